@@ -1,0 +1,1 @@
+"""One file per command; the one place where errors become exit codes."""

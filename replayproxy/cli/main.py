@@ -1,0 +1,128 @@
+"""The command line: which commands there are, and how an error becomes an exit code.
+
+A command lives in a file of its own and is imported when it is called, so that `--help` and `ls` load nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+import click
+
+from replayproxy.errors import Exit, Problem
+
+COMMANDS = {
+    # name: (module, one line for --help). The command object in the module is called `command`.
+    "demo": ("demo", "The whole story on an embedded environment."),
+    "doctor": ("doctor", "Will this wiring record what the agent does?"),
+    "record": ("record", "Record what an agent says to its environments."),
+    "episode": ("episode", "Open an episode on the running recorder around any program."),
+    "replay": ("replay", "Let the recording answer your agent."),
+    "redrive": ("redrive", "Send the recorded requests to a live environment."),
+    "diff": ("diff", "Compare two episodes, or two runs."),
+    "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
+    "ls": ("ls", "List runs, or the episodes of a run."),
+    "show": ("show", "Show an episode, an exchange, a snapshot or a finding."),
+    "rm": ("rm", "Mark runs or episodes as removed."),
+    "fsck": ("fsck", "Verify every record of the store."),
+    "verify": ("fsck", "The same as fsck."),
+    "provider": ("provider", "Run the conformance suite on a snapshot provider."),
+    "addon": ("addon", "Print the path of an add-on, for mitmdump -s."),
+    "client": ("client", "Print the one-file client."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows every command's name and line without importing it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if name != "verify"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"replayproxy.cli.{COMMANDS[cmd_name][0]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        from replayproxy import __version__
+
+        click.echo(f"replayproxy {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Show the version.")
+def cli() -> None:
+    """Record an agent's HTTP traffic with its environment, replay it, re-drive it, diff it, judge it."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The entry point. Never returns."""
+    arguments = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    sys.exit(run(arguments, as_json))
+
+
+def run(arguments: list[str], as_json: bool = False) -> int:
+    """Runs one command and gives its exit code; every error has been shown when it returns."""
+    try:
+        code = cli.main(args=arguments, prog_name="replayproxy", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as wrong:
+        return _tell(wrong.format_message(), "wrong usage", Exit.USAGE, as_json, hint="replayproxy --help")
+    except Problem as problem:
+        return _tell(problem.what, problem.title, problem.exit, as_json, hint=problem.hint)
+    except (KeyboardInterrupt, click.Abort):
+        return int(Exit.INTERRUPTED_TWICE)
+    except BrokenPipeError:
+        # The reader of our output has left (`| head`): nothing is wrong, and nobody is there to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as fault:
+        return _tell(
+            f"{type(fault).__name__}: {fault}; this is a fault of replayproxy, report {_report(fault)}",
+            "internal error", Exit.OURS, as_json,
+        )  # fmt: skip
+
+
+def _tell(what: str, title: str, code: Exit, as_json: bool, hint: str = "") -> int:
+    line = " ".join(what.split())
+    print(f"replayproxy: {line}{f' -> {hint}' if hint else ''}", file=sys.stderr)
+    if as_json:
+        document: dict[str, Any] = {"type": "about:blank", "title": title, "detail": line, "exit": int(code)}
+        if hint:
+            document["hint"] = hint
+        import json
+
+        print(json.dumps(document))
+    return int(code)
+
+
+def _report(fault: BaseException) -> str:
+    """Writes the traceback to a file of its own and gives its path."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="replayproxy-fault-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as out:
+        traceback.print_exception(fault, file=out)
+    return out.name
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The embedded environment with its seeded faults, and its scripted agent."""

@@ -1,0 +1,1 @@
+"""Judges: one file per kind of finding, pure functions of an episode or a run."""

@@ -1,0 +1,1 @@
+"""Re-drive: recorded bytes to a live environment, answers read with h11."""

@@ -1,0 +1,1 @@
+"""aiohttp servers: the replay origin and the control API."""

@@ -1,0 +1,1 @@
+"""Composes the parts into record, replay, re-drive, diff and check."""

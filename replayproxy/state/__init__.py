@@ -1,0 +1,1 @@
+"""Snapshots: the provider contract, the loader, capture, restore, conformance."""

@@ -1,0 +1,1 @@
+"""Bytes on disk: record codec, LMDB, writer thread, verification. The only importer of lmdb and zstandard."""
