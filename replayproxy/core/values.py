@@ -302,7 +302,7 @@ type Rows = Mapping[str, Mapping[str, Row]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """One row that differs between two states. `before` or `after` None: the row is not there (a JSON null is no row)."""
+    """One row that differs between two states. `before` or `after` None: the row is not there; JSON null is no row."""
 
     table: str
     key: str
