@@ -1,0 +1,180 @@
+"""The config file: which one is used, and what may stand in it.
+
+`--config FILE`, else `REPLAYPROXY_CONFIG`, else `./replayproxy.toml`, else `[tool.replayproxy]` of
+`./pyproject.toml`; there is no search upward, so that where a command is run decides. A key is the long name of an
+option, or one of the tables of `TABLES`; any other is refused, because a misspelt key that is ignored costs a night.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from replayproxy.core.names import why_not_an_env
+from replayproxy.errors import WrongUsage
+
+TEXT, LIST, FLAG, NUMBER = "a text", "a text or a list of texts", "true or false", "a number"
+
+OPTIONS: dict[str, str] = {
+    "store": LIST, "run": TEXT, "append": FLAG, "episode": TEXT, "idle": TEXT, "undeclared": TEXT,
+    "snapshot-when": TEXT, "snapshot-mode": TEXT, "url-style": TEXT, "workers": NUMBER, "listen": TEXT,
+    "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
+    "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "pass": LIST, "json": FLAG,
+    "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
+    "pace": TEXT, "order": TEXT, "on-miss": TEXT,
+    "repeat": NUMBER, "save": TEXT, "disposable": LIST,
+    "fail-on": TEXT, "max-failure-rate": NUMBER, "require": TEXT, "reference": TEXT, "baseline": TEXT,
+    "write-baseline": TEXT, "junit": TEXT, "md": TEXT,
+    "on": LIST, "verdicts": TEXT, "how": TEXT, "max-masked": NUMBER, "max-unmatched": NUMBER,
+    "where": TEXT, "sort": TEXT, "by": TEXT,
+}  # fmt: skip
+"""Every long option that a file may set, with the kind of value it takes."""
+
+ENV_KEYS: dict[str, str] = {
+    "url": TEXT, "listen": TEXT, "as": TEXT, "tls": FLAG, "ca": TEXT, "insecure": FLAG, "host": TEXT, "reads": LIST,
+}  # fmt: skip
+"""What `[env.NAME]` may hold: the words of `--env`, and `reads`."""
+
+TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What the file said, checked for its shape. `path` None: there was no file."""
+
+    path: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    snapshot: Mapping[str, str] = field(default_factory=dict)
+    reset: Mapping[str, str] = field(default_factory=dict)
+    silence: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    rules: Sequence[Mapping[str, Any]] = ()
+
+    def value(self, option: str, flag: Any, default: Any = None) -> Any:
+        """The flag where it was given (an empty tuple was not), else what the file says, else `default`."""
+        if flag is not None and flag != () and flag is not False:
+            return flag
+        return self.options.get(option, default)
+
+    def values(self, option: str, flags: Sequence[str]) -> tuple[str, ...]:
+        """A repeatable option: the flags where any was given, else the file's, one text or a list."""
+        found = flags or self.options.get(option, ())
+        return (found,) if isinstance(found, str) else tuple(found)
+
+    def reads(self, env: str) -> tuple[str, ...]:
+        """The requests of an environment that are declared to be reads."""
+        found = self.env.get(env, {}).get("reads", ())
+        return (found,) if isinstance(found, str) else tuple(found)
+
+
+def discover(explicit: Path | str | None, cwd: Path, environ: Mapping[str, str]) -> Config:
+    """Finds and reads the one config file. WrongUsage, in one line, when it cannot be used as it is."""
+    named = explicit or environ.get("REPLAYPROXY_CONFIG") or None
+    if named is not None:
+        path = cwd / named
+        table = _read(path, missing=f"the config file {path} is not there")
+        return _checked(path, _tool_table(table) or {} if path.name == "pyproject.toml" else table)
+    path = cwd / "replayproxy.toml"
+    if path.is_file():
+        return _checked(path, _read(path))
+    path = cwd / "pyproject.toml"
+    if path.is_file():
+        own = _tool_table(_read(path))
+        if own is not None:
+            return _checked(path, own)
+    return Config()
+
+
+def _read(path: Path, missing: str = "") -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WrongUsage(missing or f"{path} is not there", hint="--config FILE") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as wrong:
+        raise WrongUsage(f"the config file {path} cannot be read: {wrong}") from None
+
+
+def _tool_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    tool = document.get("tool")
+    own = tool.get("replayproxy") if isinstance(tool, dict) else None
+    return own if isinstance(own, dict) else None
+
+
+def _checked(path: Path, table: Mapping[str, Any]) -> Config:
+    where = str(path)
+    options = {}
+    for key, value in table.items():
+        if key in TABLES:
+            continue
+        if key not in OPTIONS:
+            raise WrongUsage(f"{where}: unknown key {key!r}", hint=_near(key, [*OPTIONS, *TABLES]))
+        _must_be(where, key, value, OPTIONS[key])
+        options[key] = value
+    return Config(
+        path=path,
+        options=options,
+        env=_envs(where, _table(where, table, "env")),
+        snapshot=_texts(where, table, "snapshot"),
+        reset=_texts(where, table, "reset"),
+        silence=_table(where, table, "silence"),
+        meta=_table(where, table, "meta"),
+        rules=_rules(where, table.get("rule", [])),
+    )
+
+
+def _near(key: str, known: Sequence[str]) -> str:
+    found = get_close_matches(key, known, n=1)
+    return f"did you mean {found[0]!r}?" if found else "keys are the long option names"
+
+
+def _must_be(where: str, key: str, value: Any, kind: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    fits = {
+        # `control = 9000` and `listen = 8101` read naturally without quotes.
+        TEXT: isinstance(value, str) or number,
+        LIST: isinstance(value, str) or texts,
+        FLAG: isinstance(value, bool),
+        NUMBER: number,
+    }[kind]
+    if not fits:
+        raise WrongUsage(f"{where}: {key} must be {kind}, not {value!r}")
+
+
+def _table(where: str, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = table.get(key, {})
+    if not isinstance(found, dict):
+        raise WrongUsage(f"{where}: {key} must be a table, [{key}]")
+    return found
+
+
+def _texts(where: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = _table(where, table, key)
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise WrongUsage(f"{where}: [{key}] {name} must be a text, not {value!r}")
+    return found
+
+
+def _envs(where: str, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    for name, keys in table.items():
+        if why := why_not_an_env(name):
+            raise WrongUsage(f"{where}: [env.{name}]: {why}")
+        if not isinstance(keys, dict):
+            raise WrongUsage(f"{where}: env.{name} must be a table, [env.{name}]")
+        for key, value in keys.items():
+            if key not in ENV_KEYS:
+                raise WrongUsage(f"{where}: [env.{name}]: unknown key {key!r}", hint=_near(key, list(ENV_KEYS)))
+            _must_be(f"{where}: [env.{name}]", key, value, ENV_KEYS[key])
+    return dict(table)
+
+
+def _rules(where: str, rules: Any) -> tuple[dict[str, Any], ...]:
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise WrongUsage(f"{where}: rule must be a list of tables, [[rule]]")
+    return tuple(rules)

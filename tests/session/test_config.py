@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replayproxy.errors import WrongUsage
+from replayproxy.session.config import Config, discover
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_without_a_file_the_config_is_empty(tmp_path: Path) -> None:
+    assert discover(None, tmp_path, {}) == Config()
+
+
+def test_the_nearest_source_named_wins(tmp_path: Path) -> None:
+    write(tmp_path / "pyproject.toml", '[tool.replayproxy]\nrun = "pyproject"\n')
+    assert discover(None, tmp_path, {}).options["run"] == "pyproject"
+    write(tmp_path / "replayproxy.toml", 'run = "own"\n')
+    assert discover(None, tmp_path, {}).options["run"] == "own"
+    write(tmp_path / "by-variable.toml", 'run = "variable"\n')
+    environ = {"REPLAYPROXY_CONFIG": "by-variable.toml"}
+    assert discover(None, tmp_path, environ).options["run"] == "variable"
+    write(tmp_path / "by-flag.toml", 'run = "flag"\n')
+    found = discover(Path("by-flag.toml"), tmp_path, environ)
+    assert found.options["run"] == "flag"
+    assert found.path == tmp_path / "by-flag.toml"
+
+
+def test_nothing_is_searched_upward(tmp_path: Path) -> None:
+    write(tmp_path / "replayproxy.toml", 'run = "above"\n')
+    below = tmp_path / "below"
+    below.mkdir()
+    assert discover(None, below, {}).path is None
+
+
+def test_a_pyproject_without_our_table_is_no_config(tmp_path: Path) -> None:
+    write(tmp_path / "pyproject.toml", '[project]\nname = "x"\n')
+    assert discover(None, tmp_path, {}) == Config()
+
+
+def test_tables_and_options_are_read(tmp_path: Path) -> None:
+    write(
+        tmp_path / "replayproxy.toml",
+        """
+        idle = "5m"
+        allow-upstream = ["10.0.0.0/8"]
+        control = 9001
+        [env.crm]
+        url = "http://127.0.0.1:9000"
+        reads = ["POST /search"]
+        [snapshot]
+        crm = "sqlite:/tmp/x"
+        [reset]
+        crm = "POST http://127.0.0.1:9000/reset"
+        [meta]
+        step = 400
+        [[rule]]
+        name = "etag"
+        """,
+    )
+    found = discover(None, tmp_path, {})
+    assert found.options == {"idle": "5m", "allow-upstream": ["10.0.0.0/8"], "control": 9001}
+    assert found.env["crm"]["url"] == "http://127.0.0.1:9000"
+    assert found.reads("crm") == ("POST /search",)
+    assert found.reads("other") == ()
+    assert (found.snapshot["crm"], found.meta["step"]) == ("sqlite:/tmp/x", 400)
+    assert found.rules == ({"name": "etag"},)
+
+
+def test_a_flag_beats_the_file_and_the_file_beats_the_default() -> None:
+    config = Config(options={"idle": "5m", "store": "a", "append": True})
+    assert config.value("idle", "1m", "10m") == "1m"
+    assert config.value("idle", None, "10m") == "5m"
+    assert config.value("run", None, "x") == "x"
+    assert config.value("append", False) is True
+    assert config.values("store", ()) == ("a",)
+    assert config.values("store", ("b", "c")) == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('idel = "5m"', "unknown key 'idel' -> did you mean 'idle'?"),
+        ("zzz = 1", "unknown key 'zzz' -> keys are the long option names"),
+        ("idle = [1]", "idle must be a text, not [1]"),
+        ('append = "yes"', "append must be true or false, not 'yes'"),
+        ("store = [1]", "store must be a text or a list of texts"),
+        ('repeat = "x"', "repeat must be a number"),
+        ("env = 1", "env must be a table"),
+        ('[env."1a"]\nurl = "x"', "an environment name is"),
+        ("[env]\ncrm = 1", "env.crm must be a table"),
+        ('[env.crm]\nread = ["x"]', "[env.crm]: unknown key 'read' -> did you mean 'reads'?"),
+        ("[env.crm]\ninsecure = 1", "insecure must be true or false"),
+        ("[snapshot]\ncrm = 1", "[snapshot] crm must be a text"),
+        ("rule = 1", "rule must be a list of tables"),
+        ("= 1", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    write(tmp_path / "replayproxy.toml", text)
+    with pytest.raises(WrongUsage) as wrong:
+        discover(None, tmp_path, {})
+    assert says in str(wrong.value)
+    assert "replayproxy.toml" in str(wrong.value)
+
+
+def test_a_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="is not there"):
+        discover(Path("gone.toml"), tmp_path, {})
+
+
+def test_a_named_pyproject_is_read_by_its_table(tmp_path: Path) -> None:
+    write(tmp_path / "pyproject.toml", '[project]\nname = "x"\n[tool.replayproxy]\nrun = "r"\n')
+    assert discover(Path("pyproject.toml"), tmp_path, {}).options == {"run": "r"}
