@@ -1,8 +1,8 @@
 """What the proxy tells the recorder, and what the recorder may answer: the one seam between the two.
 
 Rules of this seam: everything is called on the event-loop thread. For every `arrive` that returned a ticket there is
-exactly one `finished` with that ticket, however the exchange ended. Nothing here may change traffic: whatever a method raises is
-caught at the call, given to `fault`, and the traffic goes on.
+exactly one `finished` with that ticket, however the exchange ended. Nothing here may change traffic: whatever a
+method raises is caught at the call and given to `fault`, and the traffic goes on.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class Ticket:
 class Scribe(Protocol):
     """The recorder, as the proxy sees it."""
 
-    def arrive(
-        self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int
-    ) -> Ticket:
+    def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
         """A request's head is here. `listener` is `Listener.url`; `target` has the prefix taken off already."""
 
     def sink(self) -> BodySink:
