@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up everything they need in .venv and .cache, and nothing outside this folder.
+
+PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+SERVERS := kinto radicale mcp
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint types servers wheel-check docs clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "replayproxy needs Python >= 3.12: none of python3, python3.12, python3.13, python3.14 is one" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.run: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/.run
+
+.cache/servers/%/.done: tests/e2e/servers/%.txt | .venv/bin/python
+	rm -rf .cache/servers/$*
+	$(BIN)/python -m venv .cache/servers/$*
+	.cache/servers/$*/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+servers: $(SERVERS:%=.cache/servers/%/.done) ## the servers written by others that the tests talk to, each in its own environment
+
+demo: .venv/.run ## the main job on an embedded environment: record, replay, re-drive, diff, check
+	$(BIN)/replayproxy demo
+
+test: .venv/.dev servers ## every test
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests
+
+quick: .venv/.dev ## the tests that need no other server
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not e2e' tests
+
+lint: .venv/.dev ## ruff: style and format of imports
+	$(BIN)/ruff check .
+
+types: .venv/.dev ## mypy, strict
+	$(BIN)/mypy
+
+wheel-check: .venv/.dev ## the built wheel, alone in a fresh environment: one import package, and the demo
+	sh tests/wheel_alone.sh $(BIN)/python
+
+docs: .venv/.dev ## docs/cli.md from --help
+	$(BIN)/python docs/make_cli.py
+
+clean: ## all that make made
+	rm -rf .venv .cache dist build

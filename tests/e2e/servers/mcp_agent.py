@@ -1,0 +1,48 @@
+"""The SDK's own client, in both of its wire eras: with a session (SSE answers), and without (plain JSON)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+
+from mcp import ClientSession
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--era", choices=["session", "stateless"], default="session")
+given = parser.parse_args()
+URL = os.environ["REPLAYPROXY_URL_NOTES"] + "/mcp"
+
+
+async def work(call):
+    seen = []
+    for text in ("milk", "bread", "tea"):
+        seen.append(await call("add_note", {"text": text}))
+    seen.append(await call("list_notes", {}))
+    seen.append(await call("finish_note", {"note": 2}))
+    seen.append(await call("finish_note", {"note": 99}))
+    for text in ("jam", "salt"):
+        seen.append(await call("add_note", {"text": text}))
+        seen.append(await call("list_notes", {}))
+    seen.append(await call("finish_note", {"note": 1}))
+    seen.append(await call("list_notes", {}))
+    return seen
+
+
+async def main():
+    if given.era == "session":
+        async with streamable_http_client(URL) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            await session.list_tools()
+            seen = await work(session.call_tool)
+    else:
+        async with Client(URL) as client:
+            await client.list_tools()
+            seen = await work(client.call_tool)
+    print(json.dumps([[result.is_error, [c.text for c in result.content]] for result in seen]))
+
+
+asyncio.run(main())
