@@ -265,7 +265,8 @@ class Snapshot:
     `n` counts from 0 in its episode (address RUN/EPISODE/sN). `when`: start, write, end, mark, probe or
     before-restore. `after` is the arrival key of the write it followed, and `in_flight` those of exchanges of its
     episode that overlapped the reading; `after_seq` and `in_flight_seq` are the same by number, given when read.
-    [`begun`, `done`] is the interval of the reading. `root` is the content address of the rows (None: missing).
+    [`begun`, `done`] is the interval of the reading. `root` is the content address of the rows (None: missing);
+    `aside` that of what a restore writes back and no comparison looks at (file times and contents; None: nothing).
     `shared_with`: other episodes open on the same instance while it was read. `late`: it came after hold's limit.
     """
 
@@ -282,6 +283,7 @@ class Snapshot:
     can_restore: bool = False
     scope: str = "instance"
     root: bytes | None = None
+    aside: bytes | None = None
     rows: int = 0
     begun: int = 0
     done: int = 0
