@@ -44,4 +44,5 @@ def finish_note(note: int) -> dict[str, object]:
     return {"id": note, "done": True}
 
 
-uvicorn.run(server.streamable_http_app(json_response=given.json), host="127.0.0.1", port=given.port, log_level="warning")
+app = server.streamable_http_app(json_response=given.json)
+uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning")
