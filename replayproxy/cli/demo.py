@@ -22,7 +22,7 @@ MARK = "made-by-demo"
 
 @click.command()
 @click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Only this fault (repeatable).")
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the store here (default: ./demo-store).")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="The store (default: demo-store).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(faults: tuple[str, ...], keep: Path | None, as_json: bool) -> int:
     """The whole story on an embedded environment: record, replay, re-drive, diff, check.
