@@ -1,0 +1,110 @@
+"""One row as canonical JSON, and back: equal bytes exactly for equal rows.
+
+What JSON cannot hold is carried in tags, and comes back equal: `{"$bytes": base64}`, `{"$number": "NaN"}` (also
+`Infinity`, `-Infinity`, and a float that must stay one: `{"$number": "1.0"}`), `{"$map": [[key, value], ..]}` for
+an object with a member name that is no text, and `{"$literal": {..}}` around an object that merely looks like a
+tag. Anything else (a set, a date) is refused by name: a provider says what text it wants for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from replayproxy.core.jsonvalue import NotJson, canonical, parse
+from replayproxy.core.values import Row
+
+_TAGS = frozenset({"$bytes", "$number", "$map", "$literal"})
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A number whose being a float is part of the state: 1.0 where the system of record tells it from 1."""
+
+    value: float
+
+
+class NoRow(ValueError):
+    """The value cannot be kept as a row; the text says which part of it and why."""
+
+
+def encode(row: Row) -> bytes:
+    """Canonical JSON of the row, tags included. Raises NoRow."""
+    if type(row) is dict and _PLAIN.issuperset(map(type, row.values())) and not _looks_tagged(row):
+        try:
+            # Ten times faster, and the same bytes: such rows hold no number that is written in two ways.
+            return orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass  # an integer beyond 64 bits, a lone surrogate, a member name that is no text
+    if row is None:
+        raise NoRow("null is no row")
+    try:
+        return canonical(_tagged(row))
+    except (NotJson, RecursionError) as error:
+        raise NoRow(str(error)) from error
+
+
+def decode(data: bytes) -> Row:
+    """The row; numbers as in `jsonvalue.parse`. Raises NotJson on bytes that `encode` never made."""
+    text = data.decode("utf-8", "surrogatepass")
+    value = parse(text)
+    return _untagged(value) if '"$' in text else value
+
+
+def _looks_tagged(value: dict[Any, Any]) -> bool:
+    return len(value) == 1 and next(iter(value)) in _TAGS
+
+
+def _tagged(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float | Decimal):
+        return _number(value)
+    if isinstance(value, Float):
+        return {"$number": repr(value.value)} if math.isfinite(value.value) else _number(value.value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, list | tuple):
+        return [_tagged(item) for item in value]
+    if isinstance(value, dict):
+        return _object(value)
+    raise NoRow(f"{type(value).__name__} is no JSON value; give it as text")
+
+
+def _number(value: float | Decimal) -> Any:
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return {"$number": "NaN"}
+    return {"$number": "Infinity" if value > 0 else "-Infinity"}
+
+
+def _object(value: dict[Any, Any]) -> Any:
+    if all(type(name) is str for name in value):
+        inside = {name: _tagged(item) for name, item in value.items()}
+        return {"$literal": inside} if _looks_tagged(value) else inside
+    pairs = [[_tagged(name), _tagged(item)] for name, item in value.items()]
+    return {"$map": sorted(pairs, key=lambda pair: canonical(pair[0]))}
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not _looks_tagged(value):
+        return {name: _untagged(item) for name, item in value.items()}
+    ((tag, held),) = value.items()
+    if tag == "$bytes":
+        return base64.b64decode(held)
+    if tag == "$number":
+        return float(held)
+    if tag == "$map":
+        return {_untagged(name): _untagged(item) for name, item in held}
+    return {name: _untagged(item) for name, item in held.items()}
