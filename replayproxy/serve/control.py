@@ -236,9 +236,9 @@ def _guard(token: str | None, hosts: frozenset[str]) -> Any:
         elif not _is_own_host(_host_of(request), hosts):
             # A page whose name was made to point at 127.0.0.1 sends no Origin with a GET.
             raise Refused(403, "unknown host", f"{_host_of(request)!r} is not how this API is reached; use its address")
-        if request.can_read_body or "Content-Type" in request.headers:
-            if request.content_type != "application/json":
-                raise Refused(415, "not JSON", "the body must be application/json")
+        has_body = request.can_read_body or "Content-Type" in request.headers
+        if has_body and request.content_type != "application/json":
+            raise Refused(415, "not JSON", "the body must be application/json")
         return await handler(request)
 
     return guard
