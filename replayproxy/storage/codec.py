@@ -1,0 +1,259 @@
+"""Values to records and back, exactly: bytes stay bytes, `None` stays apart from empty, order stays.
+
+An exchange is a JSON list by position (short, many of them); runs, episodes, snapshots and events are JSON objects of
+the members that differ from their defaults (few, readable). Wire bytes are latin-1 text inside JSON. Instants are
+written as distances from the head's arrival. Decoding raises `Broken` for any damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, replace
+from typing import Any, cast
+
+from replayproxy.core.canonical import digest
+from replayproxy.core.values import (
+    Body,
+    Chunk,
+    Exchange,
+    Fields,
+    Message,
+    Outcome,
+    Request,
+    Response,
+    Times,
+    WebSocket,
+)
+from replayproxy.storage.frame import Broken, open_record, seal_record
+from replayproxy.storage.layout import INLINE_LIMIT, PIECE_SIZE
+
+_EXTRAS = (
+    "error", "cut_at", "upstream", "agent_connection", "env_connection", "held_ns", "closed_by_agent", "notes",
+    "is_reset", "is_probe",
+)  # fmt: skip
+_EXTRA_DEFAULT = {f.name: f.default for f in fields(Exchange) if f.name in _EXTRAS}
+_INSTANTS = ("c_in", "fwd", "first", "up_end", "c_out")
+assert MISSING not in _EXTRA_DEFAULT.values()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _flat(pairs: Fields) -> list[str]:
+    return [part.decode("latin-1") for pair in pairs for part in pair]
+
+
+def _paired(flat: list[str]) -> Fields:
+    raw = [part.encode("latin-1") for part in flat]
+    return tuple(zip(raw[::2], raw[1::2], strict=True))
+
+
+def pieces_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """(content address, bytes) of every piece of a body that is stored apart."""
+    for at in range(0, len(data), PIECE_SIZE):
+        piece = data[at : at + PIECE_SIZE]
+        yield digest(piece), piece
+
+
+def settle(body: Body | None, put: Callable[[bytes, bytes], None]) -> Body | None:
+    """The body as it is stored: small ones inline, larger ones as pieces that were given to `put`."""
+    if body is None or body.inline is None or len(body.inline) < INLINE_LIMIT:
+        return body
+    addresses = []
+    for address, piece in pieces_of(body.inline):
+        put(address, piece)
+        addresses.append(address)
+    return replace(body, inline=None, pieces=tuple(addresses))
+
+
+def _body(body: Body | None, head: int, tail: list[bytes]) -> list[Any] | None:
+    if body is None:
+        return None
+    known = body.inline is not None and digest(body.inline) == body.digest
+    if body.inline is not None:
+        tail.append(body.inline)
+    return [
+        body.size,
+        None if known else _text(body.digest),
+        None if body.inline is None else len(body.inline),
+        _text(b"".join(body.pieces)),
+        [part for chunk in body.chunks for part in (chunk.size, chunk.at - head)],
+    ]
+
+
+class _Tail:
+    """Hands out the bytes after the JSON, in order."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, length: int) -> bytes:
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise Broken("its bytes are cut")
+        piece, self._at = self._data[self._at : end], end
+        return piece
+
+    def done(self) -> None:
+        if self._at != len(self._data):
+            raise Broken("it has bytes left over")
+
+
+def _open_body(stored: list[Any] | None, head: int, tail: _Tail) -> Body | None:
+    if stored is None:
+        return None
+    size, named, length, joined, chunks = stored
+    inline = None if length is None else tail.take(length)
+    addresses = _bytes(joined)
+    return Body(
+        size=size,
+        digest=_bytes(named) if named is not None else digest(cast("bytes", inline)),
+        inline=inline,
+        pieces=tuple(addresses[at : at + 32] for at in range(0, len(addresses), 32)),
+        chunks=tuple(Chunk(size=s, at=a + head) for s, a in zip(chunks[::2], chunks[1::2], strict=True)),
+    )
+
+
+def _request(request: Request, head: int, tail: list[bytes]) -> list[Any]:
+    return [
+        _text(request.method),
+        _text(request.target),
+        _text(request.version),
+        _flat(request.fields),
+        _body(request.body, head, tail),
+        None if request.agent_host is None else _text(request.agent_host),
+        _flat(request.trailers),
+    ]
+
+
+def _open_request(stored: list[Any], head: int, tail: _Tail) -> Request:
+    method, target, version, pairs, body, host, trailers = stored
+    return Request(
+        method=_bytes(method),
+        target=_bytes(target),
+        version=_bytes(version),
+        fields=_paired(pairs),
+        body=_open_body(body, head, tail),
+        agent_host=None if host is None else _bytes(host),
+        trailers=_paired(trailers),
+    )
+
+
+def _response(response: Response | None, head: int, tail: list[bytes]) -> list[Any] | None:
+    if response is None:
+        return None
+    return [
+        response.status,
+        _text(response.reason),
+        _text(response.version),
+        _flat(response.fields),
+        _body(response.body, head, tail),
+        _flat(response.trailers),
+        [[status, _flat(pairs)] for status, pairs in response.informational],
+    ]
+
+
+def _open_response(stored: list[Any] | None, head: int, tail: _Tail) -> Response | None:
+    if stored is None:
+        return None
+    status, reason, version, pairs, body, trailers, informational = stored
+    return Response(
+        status=status,
+        reason=_bytes(reason),
+        version=_bytes(version),
+        fields=_paired(pairs),
+        body=_open_body(body, head, tail),
+        trailers=_paired(trailers),
+        informational=tuple((early, _paired(flat)) for early, flat in informational),
+    )
+
+
+def _websocket(talk: WebSocket | None, head: int, tail: list[bytes]) -> list[Any] | None:
+    if talk is None:
+        return None
+    said = []
+    for message in talk.messages:
+        tail.append(message.payload)
+        said.append([message.from_agent | message.text << 1, len(message.payload), message.at - head])
+    return [said, talk.close_code, talk.close_reason, talk.closed_by_agent]
+
+
+def _open_websocket(stored: list[Any] | None, head: int, tail: _Tail) -> WebSocket | None:
+    if stored is None:
+        return None
+    said, code, reason, by_agent = stored
+    return WebSocket(
+        messages=tuple(
+            Message(from_agent=bool(kind & 1), text=bool(kind & 2), payload=tail.take(length), at=at + head)
+            for kind, length, at in said
+        ),
+        close_code=code,
+        close_reason=reason,
+        closed_by_agent=by_agent,
+    )
+
+
+def _distance(at: int | None, head: int) -> int | None:
+    return None if at is None else at - head
+
+
+def encode_exchange(exchange: Exchange) -> bytes:
+    """The record. `seq` is not in it: the order of arrival is, and numbers come from that."""
+    tail: list[bytes] = []
+    t = exchange.times
+    document = [
+        *exchange.order,
+        exchange.env,
+        exchange.lane,
+        exchange.outcome.value,
+        exchange.carrier,
+        [t.head, t.wall, *(_distance(getattr(t, name), t.head) for name in _INSTANTS)],
+        _request(exchange.request, t.head, tail),
+        _response(exchange.response, t.head, tail),
+        _websocket(exchange.websocket, t.head, tail),
+        {n: v for n in _EXTRAS if (v := getattr(exchange, n)) != _EXTRA_DEFAULT[n]},
+    ]
+    return seal_record(document, b"".join(tail))
+
+
+def decode_exchange(raw: bytes, order: tuple[int, int], seq: int) -> Exchange:
+    """The exchange, numbered `seq`. `order` is what its key says; a record under another's key is Broken."""
+    document, rest = open_record(raw)
+    try:
+        return _open_exchange(document, _Tail(rest), order, seq)
+    except Broken:
+        raise
+    except Exception as error:
+        raise Broken(f"its shape is wrong: {error}") from error
+
+
+def _open_exchange(document: Any, tail: _Tail, order: tuple[int, int], seq: int) -> Exchange:
+    at, worker, env, lane, outcome, carrier, instants, request, response, talk, extras = document
+    if (at, worker) != order:
+        raise Broken("it lies under the key of another record")
+    head, wall, *distances = instants
+    extras["notes"] = tuple(extras.get("notes", ()))
+    exchange = Exchange(
+        seq=seq,
+        order=order,
+        env=env,
+        lane=lane,
+        outcome=Outcome(outcome),
+        carrier=carrier,
+        times=Times(
+            head=head,
+            wall=wall,
+            **{n: None if d is None else d + head for n, d in zip(_INSTANTS, distances, strict=True)},
+        ),
+        request=_open_request(request, head, tail),
+        response=_open_response(response, head, tail),
+        websocket=_open_websocket(talk, head, tail),
+        **extras,
+    )
+    tail.done()
+    return exchange

@@ -1,0 +1,220 @@
+"""Opening a store's LMDB environment safely: shared in a process, refused when cut or too new, never rewritten.
+
+LMDB must not be opened twice by one process, nor used across a fork; a file shorter than its newest meta page says
+ends the process with SIGBUS. All three are prevented here.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from replayproxy.errors import StoreTrouble
+from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, META_FORMAT
+
+MAP_SIZES = (1 << 40, 1 << 36, 1 << 32)
+"""Address space asked for, largest first: it costs nothing on disk, and cannot grow while others have it open."""
+
+_META = struct.Struct("=II QQ 48s48s QQ")  # magic, version, address, map size, two databases, last page, transaction
+_META_AT = 16
+_MAGIC = 0xBEEFC0DE
+_PAGE_SIZE_AT = struct.Struct("=I")
+
+
+def why_not_whole(directory: Path) -> str | None:
+    """Why the data file may not be mapped; None when its length fits its newest meta page."""
+    path = directory / DATA_FILE
+    with path.open("rb") as data:
+        size = os.fstat(data.fileno()).st_size
+        first = data.read(_META_AT + _META.size)
+        if len(first) < _META_AT + _META.size:
+            return f"{path} is cut: {size} bytes"
+        metas = [_META.unpack_from(first, _META_AT)]
+        page = _PAGE_SIZE_AT.unpack_from(metas[0][4])[0]
+        if metas[0][0] != _MAGIC or not 512 <= page <= 65536:
+            return f"{path} is no LMDB file, or its first page is damaged"
+        data.seek(page)
+        second = data.read(_META_AT + _META.size)
+    if len(second) < _META_AT + _META.size:
+        return f"{path} is cut: {size} bytes"
+    metas.append(_META.unpack_from(second, _META_AT))
+    if metas[1][0] != _MAGIC:
+        return f"the second page of {path} is damaged"
+    last = max(metas, key=lambda meta: int(meta[7]))[6]
+    if (last + 1) * page > size:
+        return f"{path} is cut: {size} bytes, it must have {(last + 1) * page}"
+    return None
+
+
+@dataclass(slots=True)
+class Environment:
+    """One open LMDB environment. `identity` is (device, inode) of its directory and of its data file."""
+
+    path: Path
+    env: lmdb.Environment
+    dbs: dict[str, Any]
+    readonly: bool
+    identity: tuple[int, ...]
+    pid: int
+    users: int = 0
+
+    def check_process(self) -> None:
+        if self.pid != os.getpid():
+            raise StoreTrouble(f"{self.path} was opened before a fork", hint="open it again in the new process")
+
+    @contextmanager
+    def reading(self, *, buffers: bool = False) -> Iterator[Any]:
+        """A read transaction; whatever LMDB finds wrong becomes StoreTrouble."""
+        self.check_process()
+        try:
+            txn: Any = self.env.begin(buffers=True) if buffers else self.env.begin()
+            with txn:
+                yield txn
+        except lmdb.Error as error:
+            raise StoreTrouble(f"{self.path} cannot be read: {error}", hint="replayproxy fsck") from error
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """A write transaction, committed at the end; LMDB's errors come as they are."""
+        self.check_process()
+        with self.env.begin(write=True) as txn:
+            yield txn
+
+    def moved(self) -> bool:
+        """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
+        try:
+            return identity_of(self.path) != self.identity
+        except FileNotFoundError:
+            return True
+
+    def fill_up(self) -> None:
+        """Makes the file as long as its meta page says. LMDB need not write the last pages that it freed again."""
+        page = self.env.stat()["psize"]
+        wanted = (self.env.info()["last_pgno"] + 1) * page
+        path = self.path / DATA_FILE
+        if path.stat().st_size < wanted:
+            os.truncate(path, wanted)
+
+
+def identity_of(directory: Path) -> tuple[int, ...]:
+    own, data = directory.stat(), (directory / DATA_FILE).stat()
+    return own.st_dev, own.st_ino, data.st_dev, data.st_ino
+
+
+_open: dict[tuple[int, ...], Environment] = {}
+_guard = threading.Lock()
+
+
+def acquire(directory: Path, *, create: bool) -> Environment:
+    """The environment of a directory, shared with whoever has it open in this process. Give it back to `release`."""
+    with _guard:
+        if (directory / DATA_FILE).exists():
+            shared = _open.get(identity_of(directory))
+            if shared is not None and shared.pid == os.getpid():
+                shared.users += 1
+                return shared
+            _refuse_cut(directory)
+        opened = _opened(directory, create=create)
+        opened.users = 1
+        _open[opened.identity] = opened
+        return opened
+
+
+def release(environment: Environment) -> None:
+    with _guard:
+        environment.users -= 1
+        if environment.users == 0 and environment.pid == os.getpid():
+            _open.pop(environment.identity, None)
+            environment.env.close()
+
+
+def _refuse_cut(directory: Path) -> None:
+    # A recorder may be between its commit and the filling up of the file: ask again before refusing.
+    for wait in (0.02, 0.1, None):
+        reason = why_not_whole(directory)
+        if reason is None:
+            return
+        if wait is not None:
+            time.sleep(wait)
+    raise StoreTrouble(f"{reason}: the store is damaged", hint="restore it from a copy")
+
+
+def _opened(directory: Path, *, create: bool) -> Environment:
+    readonly = not create and not _writable(directory)
+    env = _lmdb(directory, create=create, readonly=readonly)
+    try:
+        dbs = _databases(directory, env, create=create)
+    except lmdb.Error as error:
+        env.close()
+        raise StoreTrouble(f"{directory} cannot be opened: {error}", hint="replayproxy fsck") from error
+    except BaseException:
+        env.close()
+        raise
+    return Environment(
+        path=directory, env=env, dbs=dbs, readonly=readonly, identity=identity_of(directory), pid=os.getpid()
+    )
+
+
+def _writable(directory: Path) -> bool:
+    return os.access(directory, os.W_OK) and os.access(directory / DATA_FILE, os.W_OK)
+
+
+def _lmdb(directory: Path, *, create: bool, readonly: bool) -> lmdb.Environment:
+    for size in MAP_SIZES:
+        try:
+            return lmdb.open(
+                os.fspath(directory),
+                map_size=size,
+                max_dbs=len(DATABASES) + 8,
+                max_readers=1024,
+                metasync=False,
+                create=create,
+                readonly=readonly,
+                lock=not readonly,
+                mode=0o600,
+            )
+        except lmdb.MemoryError:
+            continue  # this process may not have so much address space
+        except lmdb.Error as error:
+            raise StoreTrouble(f"{directory} cannot be opened: {error}", hint="replayproxy fsck") from error
+    raise StoreTrouble(f"{directory} cannot be mapped: too little address space", hint="raise ulimit -v")
+
+
+def _databases(directory: Path, env: lmdb.Environment, *, create: bool) -> dict[str, Any]:
+    with env.begin() as txn:
+        try:
+            meta = env.open_db(b"meta", txn=txn, create=False)
+            stored = txn.get(META_FORMAT, db=meta)
+        except lmdb.NotFoundError:
+            stored = None
+        if stored is not None:
+            _check_format(directory, stored)
+            return {name: env.open_db(name.encode(), txn=txn, create=False) for name in DATABASES}
+    if not create:
+        raise StoreTrouble(f"{directory} holds no finished store", hint="record into it first")
+    with env.begin(write=True) as txn:
+        # Another process may have finished it meanwhile: all of this changes nothing then.
+        dbs = {name: env.open_db(name.encode(), txn=txn) for name in DATABASES}
+        txn.put(META_FORMAT, FORMAT.to_bytes(4, "big"), overwrite=False, db=dbs["meta"])
+        _check_format(directory, txn.get(META_FORMAT, db=dbs["meta"]))
+    return dbs
+
+
+def _check_format(directory: Path, stored: bytes | None) -> None:
+    found = int.from_bytes(stored or b"", "big")
+    if found > FORMAT:
+        raise StoreTrouble(
+            f"{directory} was written by a newer replayproxy (format {found}, this one knows {FORMAT})",
+            hint="upgrade replayproxy",
+        )
+    if found != FORMAT:
+        raise StoreTrouble(f"{directory} has the unknown format number {found}", hint="replayproxy fsck")

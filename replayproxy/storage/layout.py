@@ -1,0 +1,85 @@
+"""Where everything lies in a store: its format number, its named databases and their keys.
+
+All numbers in keys are big-endian and of fixed width, so that step 10 comes after step 2, and a scan of run 1 or of
+its episode never meets run 10's. A key never holds a name except in the two name indexes, where the run's number
+stands before the name.
+"""
+
+from __future__ import annotations
+
+import struct
+
+FORMAT = 1
+"""Grows with every change of what bytes mean. A store with a greater one is refused, never guessed at."""
+
+DATABASES = (
+    "meta",  # name -> u32 or u64: format, next-key, session, last-check
+    "runs",  # run -> record
+    "run-names",  # utf-8 -> run
+    "episodes",  # run, episode -> record
+    "episode-names",  # run, utf-8 -> episode
+    "exchanges",  # episode, arrival in ns, worker -> record
+    "snapshots",  # episode, n -> record
+    "events",  # episode, ns, session, number -> record
+    "blobs",  # content address -> compressed bytes: pieces of bodies, nodes of snapshot trees
+    "checks",  # run -> record: the check document last saved
+    "removed",  # run, or run and episode -> wall clock in ns of the removal
+)
+
+DATA_FILE = "data.mdb"
+LOCK_FILE = "lock.mdb"
+RECORDER_LOCK = "recorder.lock"
+
+META_FORMAT = b"format"
+META_NEXT_KEY = b"next-key"
+META_SESSION = b"session"
+META_LAST_CHECK = b"last-check"
+
+INLINE_LIMIT = 4096
+"""A body below this many bytes lies in its exchange's record."""
+
+PIECE_SIZE = 256 * 1024
+"""A larger body is cut into pieces of this many bytes, each stored once under its content address."""
+
+_U64 = struct.Struct(">Q")
+_PAIR = struct.Struct(">QQ")
+_EXCHANGE = struct.Struct(">QQH")
+_SNAPSHOT = struct.Struct(">QI")
+_EVENT = struct.Struct(">QQIL")
+
+U64_MAX = 2**64 - 1
+
+
+def u64(number: int) -> bytes:
+    return _U64.pack(number)
+
+
+def number(raw: bytes) -> int:
+    """The number that `u64` packed. Raises struct.error for any other length."""
+    return int(_U64.unpack(raw)[0])
+
+
+def episode_key(run: int, episode: int) -> bytes:
+    return _PAIR.pack(run, episode)
+
+
+def episode_name_key(run: int, name: str) -> bytes:
+    return _U64.pack(run) + name.encode()
+
+
+def exchange_key(episode: int, order: tuple[int, int]) -> bytes:
+    return _EXCHANGE.pack(episode, *order)
+
+
+def exchange_order(key: bytes) -> tuple[int, int]:
+    """The arrival (ns, worker) in an exchange's key."""
+    _, at, worker = _EXCHANGE.unpack(key)
+    return at, worker
+
+
+def snapshot_key(episode: int, n: int) -> bytes:
+    return _SNAPSHOT.pack(episode, n)
+
+
+def event_key(episode: int, at: int, session: int, count: int) -> bytes:
+    return _EVENT.pack(episode, at, session & 0xFFFFFFFF, count & 0xFFFFFFFF)

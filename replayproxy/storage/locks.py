@@ -1,0 +1,101 @@
+"""Who is writing: one recorder at a time, and whether the writer of an open episode still lives.
+
+Locks are `flock`s, which the system drops when the process that holds them ends, however it ends. Every writer holds
+`writer-N.lock` (N: its number in the store); the recorder also holds `recorder.lock`, which carries its pid.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from replayproxy.errors import StoreTrouble
+from replayproxy.storage.layout import RECORDER_LOCK
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that holds the lock on `path`; None when somebody else does."""
+    while True:
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(held)
+            return None
+        try:
+            # A cleaner may have unlinked the file between our open and our lock: then we hold a lock nobody can see.
+            if path.stat().st_ino == os.fstat(held).st_ino:
+                return held
+        except FileNotFoundError:
+            pass
+        os.close(held)
+
+
+class WriterLocks:
+    """The locks that one writer holds until `release`."""
+
+    def __init__(self, directory: Path, session: int, recorder: int | None) -> None:
+        self._path = directory / writer_file(session)
+        self._recorder = recorder
+        own = _lock(self._path)
+        if own is None:
+            raise StoreTrouble(f"{self._path} is locked by another process")
+        self._own: int | None = own
+
+    def release(self) -> None:
+        if self._own is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._own)
+            self._own = None
+        if self._recorder is not None:
+            os.ftruncate(self._recorder, 0)
+            os.close(self._recorder)
+            self._recorder = None
+
+
+def writer_file(session: int) -> str:
+    return f"writer-{session}.lock"
+
+
+def take_recorder(directory: Path) -> int:
+    """The lock of the one recorder. Raises StoreTrouble that names the holder."""
+    path = directory / RECORDER_LOCK
+    held = _lock(path)
+    if held is None:
+        pid = path.read_text("ascii", "replace").strip() or "unknown"
+        raise StoreTrouble(
+            f"another recorder (pid {pid}) is writing to {directory}", hint="stop it, or record with another --store"
+        )
+    os.ftruncate(held, 0)
+    os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+    return held
+
+
+def drop(descriptor: int) -> None:
+    os.close(descriptor)
+
+
+def is_writing(directory: Path, session: int) -> bool:
+    """Whether the writer of that number still lives."""
+    try:
+        probe = os.open(directory / writer_file(session), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(probe)
+
+
+def sweep(directory: Path) -> None:
+    """Removes what writers that were killed have left. Only the recorder calls it."""
+    for path in directory.glob("writer-*.lock"):
+        held = _lock(path)
+        if held is not None:
+            path.unlink(missing_ok=True)
+            os.close(held)

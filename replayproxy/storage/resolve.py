@@ -1,0 +1,76 @@
+"""From the address that a user typed to what it names in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from replayproxy.core.names import Address, parse_address
+from replayproxy.core.values import Episode, Run
+from replayproxy.errors import UnknownAddress
+
+if TYPE_CHECKING:
+    from replayproxy.storage.reader import Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A run, and what of it is meant: an episode, one exchange or snapshot of it, or a finding of its check."""
+
+    text: str
+    run: Run
+    episode: Episode | None = None
+    seq: int | None = None
+    snapshot: int | None = None
+    finding: dict[str, Any] | None = None
+
+
+def resolve(reader: Reader, text: str) -> Resolved:
+    """Raises UnknownAddress. That an exchange or snapshot of that number exists is checked too."""
+    try:
+        address = parse_address(text)
+    except ValueError as error:
+        raise UnknownAddress(str(error)) from error
+    if address.archive is not None:
+        raise UnknownAddress(f"{text}: archives cannot be read yet")
+    if address.finding is not None:
+        return _finding(reader, text, address.finding)
+    return _recorded(reader, address)
+
+
+def _recorded(reader: Reader, address: Address) -> Resolved:
+    run = reader.run(address.run or "")
+    if address.episode is None:
+        return Resolved(text=address.text, run=run)
+    episode = reader.episode(run, address.episode)
+    count = reader.count(episode)
+    if address.seq is not None and address.seq > count:
+        raise UnknownAddress(f"no exchange {address.seq} in {run.name}/{episode.name}: it has {count}")
+    if address.snapshot is not None and not any(s.n == address.snapshot for s in reader.snapshots(episode)):
+        raise UnknownAddress(f"no snapshot s{address.snapshot} in {run.name}/{episode.name}")
+    return Resolved(text=address.text, run=run, episode=episode, seq=address.seq, snapshot=address.snapshot)
+
+
+def _finding(reader: Reader, text: str, wanted: str) -> Resolved:
+    last = reader.last_check()
+    if last is None:
+        raise UnknownAddress(f"no finding {text}: nothing was checked in this store", hint="replayproxy check RUN")
+    for run, document in _checks(reader, last):
+        for number, finding in enumerate(document.get("findings", ()), 1):
+            names = {finding.get("id"), finding.get("number"), finding.get("stable_id")}
+            if wanted in names or (run == last[0] and wanted == f"F{number}"):
+                return Resolved(text=text, run=run, finding=finding)
+    raise UnknownAddress(
+        f"no finding {text}: the last check, of run {last[0].name}, has {len(last[1].get('findings', ()))}",
+        hint=f"replayproxy check {last[0].name}",
+    )
+
+
+def _checks(reader: Reader, last: tuple[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """The last check, then those of the other runs (a stable id may be of any of them)."""
+    yield last
+    for run in reader.runs():
+        document = reader.check(run) if run != last[0] else None
+        if document is not None:
+            yield run, document

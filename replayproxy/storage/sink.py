@@ -1,0 +1,61 @@
+"""Takes a body as it passes and keeps it in pieces, so that a body of any size needs the memory of one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+from replayproxy.core.canonical import digest
+from replayproxy.core.values import Body, Chunk
+from replayproxy.storage.layout import INLINE_LIMIT, PIECE_SIZE
+
+
+class BodySink:
+    """One body. Hashing happens in the caller; compressing and writing in the writer's thread.
+
+    `write` blocks only while the writer's queue is full, and raises StoreTrouble when that will not end. `close` may
+    be called again and gives the same body.
+    """
+
+    def __init__(self, put_blob: Callable[[bytes, bytes], None]) -> None:
+        self.size = 0
+        self._put_blob = put_blob
+        self._hash = blake2b(digest_size=32)
+        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
+        self._chunks: list[Chunk] = []
+        self._body: Body | None = None
+
+    def write(self, data: bytes, at: int | None = None) -> None:
+        """Appends `data`; with `at` it is kept as a chunk that passed at that instant."""
+        if self._body is not None:
+            raise ValueError("the body is closed")
+        if at is not None:
+            self._chunks.append(Chunk(size=len(data), at=at))
+        self.size += len(data)
+        self._hash.update(data)
+        self._buffer += data
+        while len(self._buffer) >= PIECE_SIZE:
+            self._queue(bytes(self._buffer[:PIECE_SIZE]))
+            del self._buffer[:PIECE_SIZE]
+
+    def _queue(self, piece: bytes) -> None:
+        address = digest(piece)
+        self._put_blob(address, piece)
+        self._pieces.append(address)
+
+    def close(self) -> Body:
+        """The whole body; its pieces are queued before whatever is queued after this call."""
+        if self._body is None:
+            apart = self.size >= INLINE_LIMIT
+            if apart and self._buffer:
+                self._queue(bytes(self._buffer))
+            self._body = Body(
+                size=self.size,
+                digest=self._hash.digest(),
+                inline=None if apart else bytes(self._buffer),
+                pieces=tuple(self._pieces),
+                chunks=tuple(self._chunks),
+            )
+            self._buffer.clear()
+        return self._body

@@ -1,0 +1,83 @@
+"""A store: one directory that holds one LMDB environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from replayproxy.errors import UnknownAddress, WrongUsage
+from replayproxy.storage import environment
+from replayproxy.storage.layout import DATA_FILE, LOCK_FILE
+from replayproxy.storage.reader import Reader
+from replayproxy.storage.writer import Writer
+
+_UNFINISHED = frozenset({".gitignore", LOCK_FILE})
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the store is when nobody says so: REPLAYPROXY_STORE, else ./.replayproxy."""
+    return Path(environ.get("REPLAYPROXY_STORE") or ".replayproxy")
+
+
+class Store:
+    """An open store. Opening the same directory twice in a process gives two of these on one environment."""
+
+    def __init__(self, opened: environment.Environment) -> None:
+        self.path = opened.path
+        self._env: environment.Environment | None = opened
+
+    @property
+    def env(self) -> environment.Environment:
+        if self._env is None:
+            raise ValueError("the store is closed")
+        return self._env
+
+    def reader(self) -> Reader:
+        return Reader(self.env)
+
+    def writer(self, *, exclusive: bool = True) -> Writer:
+        """`exclusive`: the one recorder; a second is StoreTrouble that names the holder's pid. Others (check, redrive
+        --save, rm) commit beside it in short transactions."""
+        return Writer(self.env, exclusive=exclusive)
+
+    def close(self) -> None:
+        """Its readers and writers must not be used any more; writers are closed before."""
+        if self._env is not None:
+            opened, self._env = self._env, None
+            environment.release(opened)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_store(path: Path, *, create: bool = False) -> Store:
+    """Opens a store without changing a byte of it.
+
+    `create` makes one where none is, readable by its owner only and ignored by git. Without it a missing store is
+    UnknownAddress. A cut file, a newer format or damage at the root is StoreTrouble.
+    """
+    directory = Path(path)
+    if not (directory / DATA_FILE).exists():
+        if not create:
+            raise UnknownAddress(f"there is no store at {directory}", hint="--store DIR, or record first")
+        _make(directory)
+    return Store(environment.acquire(directory.resolve(), create=create))
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strange = sorted(entry.name for entry in directory.iterdir() if entry.name not in _UNFINISHED)
+        if strange and not (directory / DATA_FILE).exists():
+            raise WrongUsage(
+                f"{directory} is no store and not empty ({strange[0]})", hint="name an empty or new directory"
+            )
+        ignore = directory / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", "ascii")
+    except (NotADirectoryError, FileExistsError, PermissionError) as error:
+        raise WrongUsage(f"{directory} cannot hold a store: {error.strerror}", hint="another --store") from error
