@@ -105,9 +105,7 @@ def recorded(lab: Lab, dsn: str) -> int:
     return port
 
 
-def test_kinto_replays_with_the_server_stopped(
-    lab: Lab, dsn: str, no_contact: Callable[[int], NoContact]
-) -> None:
+def test_kinto_replays_with_the_server_stopped(lab: Lab, dsn: str, no_contact: Callable[[int], NoContact]) -> None:
     port = recorded(lab, dsn)
     lab.stop_all()
     counter = no_contact(port)
