@@ -95,6 +95,16 @@ class Lab:
                 time.sleep(0.1)
         raise AssertionError(f"{words} did not answer at {url}: {Path(log.name).read_text()}")
 
+    def toy(self) -> str:
+        """Starts tests/e2e/servers/toy.py and gives its URL."""
+        words = [sys.executable, str(SERVERS / "toy.py")]
+        server = subprocess.Popen(words, stdout=subprocess.PIPE)
+        self.servers.append(server)
+        assert server.stdout is not None
+        url = str(json.loads(server.stdout.readline())["url"])
+        server.stdout.close()
+        return url
+
     def stop(self, server: subprocess.Popen[bytes]) -> None:
         server.terminate()
         try:

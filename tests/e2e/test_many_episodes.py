@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
@@ -13,14 +12,13 @@ from tests.e2e.conftest import SERVERS, Lab, Ran
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
+THREE_AT_ONCE = """
+import os, threading, urllib.request as u
+go = lambda: u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/slow?s=0.4').read()
+t = [threading.Thread(target=go) for _ in range(3)]
+[x.start() for x in t]; [x.join() for x in t]
+"""
 SIXTEEN = [sys.executable, str(SERVERS / "sixteen.py")]
-
-
-def start_toy(lab: Lab) -> str:
-    server = subprocess.Popen([sys.executable, str(SERVERS / "toy.py")], stdout=subprocess.PIPE, text=True)
-    lab.servers.append(server)  # type: ignore[arg-type]
-    assert server.stdout is not None
-    return str(json.loads(server.stdout.readline())["url"])
 
 
 def answers(ran: Ran) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def answers(ran: Ran) -> dict[str, Any]:
 
 
 def test_sixteen_interleaved_episodes_replay_alone_and_together(lab: Lab) -> None:
-    url = start_toy(lab)
+    url = lab.toy()
     ran = lab.run("record", "--env", f"app={url}", "--run", "many", "--json", "--", *SIXTEEN)
     assert ran.code == 0, ran.err
     assert ran.json["exchanges"] == 15 * 18
@@ -48,14 +46,8 @@ def test_sixteen_interleaved_episodes_replay_alone_and_together(lab: Lab) -> Non
 
 
 def test_overlapping_identical_requests_without_lanes_are_never_called_reproduced(lab: Lab) -> None:
-    url = start_toy(lab)
-    agent = [
-        sys.executable, "-c",
-        "import os, threading, urllib.request as u\n"
-        "go = lambda: u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/slow?s=0.4').read()\n"
-        "t = [threading.Thread(target=go) for _ in range(3)]\n"
-        "[x.start() for x in t]; [x.join() for x in t]",
-    ]  # fmt: skip
+    url = lab.toy()
+    agent = [sys.executable, "-c", THREE_AT_ONCE]
     ran = lab.run("record", "--env", f"app={url}", "--run", "r", "--episode", "e", "--json", "--", *agent)
     assert ran.code == 0, ran.err
     assert ran.json["lane_ambiguous"] == 2
