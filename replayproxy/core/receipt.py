@@ -1,0 +1,243 @@
+"""What a replay did, as documents: the answer to a miss, the receipt of an episode, the receipt of a run.
+
+`reproduced` is strict: something was served, all of it exact or canonical, nothing missed, left unused, out of
+order, ambiguous or faulty. A receipt that cannot know says so in `lane_ambiguous` and is not reproduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from replayproxy.core.nearest import Near
+from replayproxy.core.replayer import Divergence, Grade, Miss, Replayer
+from replayproxy.core.script import Entry, Script
+from replayproxy.core.unlike import text
+from replayproxy.core.values import Request
+from replayproxy.errors import Exit
+
+LISTED = 100
+"""So many unused exchanges and misses are listed in a receipt; the numbers count all."""
+
+MISS_STATUS = 470
+
+type Document = dict[str, Any]
+
+
+def named(request: Request) -> str:
+    """A request in one line: method and target."""
+    return f"{text(request.method)} {text(request.target)}"
+
+
+def near_document(script: Script, near: Near) -> Document:
+    found: Document = {
+        "exchange": f"{script.address}/{near.entry.seq}",
+        "state": near.state.value,
+        "pointer": near.pointer,
+        "recorded": near.recorded,
+        "asked": near.asked,
+    }
+    if near.note:
+        found["note"] = near.note
+    return found
+
+
+def miss_document(script: Script, miss: Miss) -> Document:
+    """The body of a 470: what was asked, and what was recorded that comes near to it."""
+    return {
+        "type": "about:blank",
+        "title": "not in the recording",
+        "status": MISS_STATUS,
+        "detail": _why(script, miss),
+        "run": script.run,
+        "episode": script.episode,
+        "lane": miss.lane,
+        "request": named(miss.asked.request),
+        "number": miss.number,
+        "count": miss.count,
+        "nearest": [near_document(script, near) for near in miss.near],
+    }
+
+
+def _why(script: Script, miss: Miss) -> str:
+    same = next((near for near in miss.near if near.pointer is None), None)
+    if same is not None:
+        return f"{script.address}: {same.note}"
+    skipped = _skipped(script, miss)
+    if skipped is not None:
+        return f"{script.address}/{skipped.seq} is this request, but is not served: {skipped.skip}"
+    return f"{script.address} holds no such request in any lane"
+
+
+def _skipped(script: Script, miss: Miss) -> Entry | None:
+    return next((entry for entry in script.entries if entry.skip and entry.key == miss.asked.key), None)
+
+
+def no_episode_document(run: str, request: str, reason: str, lane: str) -> Document:
+    """The body of a 470 for a request that belongs to no recorded episode."""
+    return {
+        "type": "about:blank",
+        "title": "not in the recording",
+        "status": MISS_STATUS,
+        "detail": reason,
+        "run": run,
+        "episode": None,
+        "lane": lane,
+        "request": request,
+        "nearest": [],
+    }
+
+
+def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
+    """The receipt of one episode, as it stands now."""
+    tally, script = replayer.tally, replayer.script
+    unused = replayer.unused()
+    receipt: Document = {
+        "run": script.run,
+        "episode": script.episode,
+        "reproduced": False,
+        "served": {grade.value: tally.served[grade] for grade in Grade},
+        "missed": tally.misses,
+        "unused": len(unused),
+        "order_divergences": tally.order_divergences,
+        "lane_ambiguous": script.lane_ambiguous + tally.overlapping,
+        "half_sent": tally.half_sent,
+        "upstream_contacts": contacts,
+        "faults": list(tally.faults[:LISTED]),
+        "recorded": sum(entry.owed for entry in script.entries),
+        "requests": replayer.requests,
+        "requests_missed": tally.requests_missed,
+        "first_divergence": _first(replayer, unused),
+        "unused_exchanges": [_unused(script, entry) for entry in unused[:LISTED]],
+        "misses": [miss_document(script, miss) for miss in list(replayer.misses.values())[:LISTED]],
+    }
+    receipt["reproduced"] = is_reproduced(receipt)
+    if receipt["first_divergence"]:
+        receipt["supported"] = "nothing the agent saw after the first divergence is supported by the recording"
+    return receipt
+
+
+def is_reproduced(receipt: Document) -> bool:
+    """The strict rule, over one receipt's numbers."""
+    served = receipt["served"]
+    faithful = served["exact"] + served["canonical"]
+    wrong = ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "upstream_contacts")
+    return bool(
+        faithful
+        and not served["relaxed"]
+        and not served["repeat"]
+        and not any(receipt[name] for name in wrong)
+        and not receipt["faults"]
+    )
+
+
+def _unused(script: Script, entry: Entry) -> Document:
+    return {
+        "exchange": f"{script.address}/{entry.seq}",
+        "lane": entry.lane,
+        "request": named(entry.exchange.request),
+        "reason": entry.skip or "not asked for",
+    }
+
+
+def _first(replayer: Replayer, unused: Sequence[Entry]) -> Document | None:
+    script, first = replayer.script, replayer.tally.first
+    of = sum(entry.owed for entry in script.entries)
+    if first is None:
+        if not unused:
+            return None
+        return {"kind": "unused", "number": None, "of": of, **_unused(script, unused[0])}
+    found: Document = {"kind": first.kind, "number": first.number, "of": of, "lane": first.lane, "at": first.at}
+    found.update(_detail(script, first))
+    return found
+
+
+def _detail(script: Script, first: Divergence) -> Document:
+    if first.miss is not None:
+        request = first.miss.asked.request
+        nearest = near_document(script, first.miss.near[0]) if first.miss.near else {}
+        recorded = named(first.miss.near[0].entry.exchange.request) if first.miss.near else None
+        return {"request": named(request), "recorded_request": recorded, **nearest}
+    if first.entry is None:
+        return {"text": first.text}
+    found = {
+        "request": named(first.entry.exchange.request),
+        "exchange": f"{script.address}/{first.entry.seq}",
+    }
+    if first.other is not None:
+        found |= {"waited_for": f"{script.address}/{first.other.seq}", "waited_for_lane": first.other.lane}
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stray:
+    """A request that no episode could be asked for: `count` times. `reason` says why."""
+
+    request: str
+    reason: str
+    at: int
+    count: int = 1
+
+
+def run_receipt(
+    run: str,
+    episodes: Sequence[Document],
+    *,
+    not_replayed: Sequence[str],
+    incomplete: Sequence[str] = (),
+    strays: Sequence[Stray] = (),
+    faults: Sequence[str] = (),
+    contacts: int = 0,
+) -> Document:
+    """The receipt of a run: the sums, one receipt per touched episode, and the untouched by name.
+
+    A run is reproduced when something was served, every touched episode is reproduced, and every request belonged to
+    one. Untouched episodes are named and do not count: an agent may be given a part of a run.
+    """
+    total: Document = {
+        "run": run,
+        "reproduced": False,
+        "served": {grade.value: sum(one["served"][grade.value] for one in episodes) for grade in Grade},
+    }
+    for name in ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "recorded", "requests"):
+        total[name] = sum(one[name] for one in episodes)
+    total["missed"] += len(strays)
+    total["upstream_contacts"] = contacts
+    total["faults"] = [*faults, *(f"{one['episode']}: {fault}" for one in episodes for fault in one["faults"])][:LISTED]
+    total["first_divergence"] = _earliest(episodes, strays)
+    total["not_replayed"] = list(not_replayed)
+    total["incomplete"] = list(incomplete)
+    total["unattributed"] = [
+        {"request": stray.request, "reason": stray.reason, "count": stray.count} for stray in strays[:LISTED]
+    ]
+    total["episodes"] = list(episodes)
+    total["reproduced"] = bool(
+        episodes and is_reproduced(total) and all(one["reproduced"] for one in episodes)
+    )
+    return total
+
+
+def _earliest(episodes: Sequence[Document], strays: Sequence[Stray]) -> Document | None:
+    found = [{**one["first_divergence"], "episode": one["episode"]} for one in episodes if one["first_divergence"]]
+    found += [
+        {"kind": "miss", "number": None, "of": None, "lane": None, "at": stray.at, "episode": None,
+         "request": stray.request, "text": stray.reason}
+        for stray in strays
+    ]  # fmt: skip
+    # What was left unused has no instant: it comes after everything that has one.
+    return min(found, key=lambda one: one.get("at") or 1 << 63, default=None)
+
+
+def judged(receipt: Mapping[str, Any]) -> int:
+    """The exit code that a receipt stands for: 0 reproduced, 1 not, 3 nothing served or not to be known.
+
+    Faults are not looked at: what they are worth (our own, or the store's) is known where they were caught.
+    """
+    if receipt["reproduced"]:
+        return int(Exit.OK)
+    if not sum(receipt["served"].values()):
+        return int(Exit.UNJUDGED)
+    only_ambiguous = receipt["lane_ambiguous"] and receipt["first_divergence"] is None
+    return int(Exit.UNJUDGED if only_ambiguous else Exit.DIFFERENT)
+

@@ -1,0 +1,223 @@
+"""Plays a script: which recorded answer a request gets, when it may be given, and what a replay did.
+
+Rules of this file: a miss is never guessed; an answer is claimed when it is asked for and belongs to that request
+from then on, so the n-th occurrence gets the n-th answer in any interleaving; nothing is ever served twice. No clock
+and no waiting here: the edge asks `may_go`, waits, and says `done` or `overdue`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from replayproxy.core.canonical import RequestKey
+from replayproxy.core.gates import Progress
+from replayproxy.core.nearest import Near
+from replayproxy.core.script import Entry, Identified, Script
+from replayproxy.core.values import Outcome
+
+MISSES_KEPT = 1000
+"""So many different misses are kept with their detail; beyond it they are only counted."""
+
+
+class Grade(StrEnum):
+    """How near a request was to the recorded one that answered it."""
+
+    EXACT = "exact"
+    CANONICAL = "canonical"
+    RELAXED = "relaxed"  # by a rule
+    REPEAT = "repeat"  # by a rule
+
+
+class Order(StrEnum):
+    """`LANE`: the next of its key in its lane. `STRICT`: the next of its lane, whatever it is."""
+
+    LANE = "lane"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Serve:
+    """This recorded exchange is the answer, and is claimed. `number` counts the requests of the episode."""
+
+    entry: Entry
+    grade: Grade
+    number: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Miss:
+    """No recorded answer is left for this request. The same request in the same lane is one miss, counted.
+
+    `expected`: what `--order strict` would have taken instead. `near`: filled in by whoever looked.
+    """
+
+    asked: Identified
+    lane: str
+    number: int
+    at: int
+    count: int = 1
+    expected: Entry | None = None
+    near: tuple[Near, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """The first thing that was not as recorded. `kind`: miss, order, stayed, half-sent or fault.
+
+    `entry` is the exchange that was to be served, `other` the one that it waited for.
+    """
+
+    kind: str
+    number: int
+    lane: str
+    at: int
+    miss: Miss | None = None
+    entry: Entry | None = None
+    other: Entry | None = None
+    text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What a replay of one episode did so far, in numbers."""
+
+    served: Counter[Grade] = field(default_factory=Counter)
+    misses: int = 0
+    requests_missed: int = 0
+    order_divergences: int = 0
+    overlapping: int = 0
+    half_sent: int = 0
+    faults: list[str] = field(default_factory=list)
+    first: Divergence | None = None
+
+
+class Replayer:
+    """The replay of one episode. Not safe for threads; one event loop drives it."""
+
+    def __init__(self, script: Script, order: Order = Order.LANE) -> None:
+        self.script = script
+        self.order = order
+        self.tally = Tally()
+        self.requests = 0
+        self.misses: dict[tuple[str, RequestKey], Miss] = {}
+        self._next: dict[object, int] = defaultdict(int)
+        self._consumer: dict[int, int] = {}
+        self._under_way: Counter[tuple[str, RequestKey]] = Counter()
+        self._progress = Progress(script.gates)
+
+    def ask(self, asked: Identified, lane: str, at: int = 0) -> Serve | Miss:
+        """Claims the answer to a request that has arrived whole."""
+        self.requests += 1
+        entry, expected = self._find(asked, lane)
+        if entry is None:
+            return self._missed(asked, lane, at, expected)
+        self._consumer[entry.at] = self.requests
+        slot = (lane, asked.key)
+        if self._under_way[slot]:
+            # Two equal requests at once in one lane: which of them is the first cannot be known.
+            self.tally.overlapping += 1
+        self._under_way[slot] += 1
+        grade = Grade.EXACT if entry.exact == asked.exact else Grade.CANONICAL
+        self.tally.served[grade] += 1
+        return Serve(entry=entry, grade=grade, number=self.requests)
+
+    def _find(self, asked: Identified, lane: str) -> tuple[Entry | None, Entry | None]:
+        script = self.script
+        slot: object = (lane, asked.key) if self.order is Order.LANE else lane
+        queue = script.queues.get((lane, asked.key), ()) if self.order is Order.LANE else script.lanes.get(lane, ())
+        position = self._next[slot]
+        if position >= len(queue):
+            return None, None
+        entry = script.entries[queue[position]]
+        if entry.key != asked.key:
+            return None, entry
+        self._next[slot] = position + 1
+        return entry, None
+
+    def _missed(self, asked: Identified, lane: str, at: int, expected: Entry | None) -> Miss:
+        self.tally.requests_missed += 1
+        known = self.misses.get((lane, asked.key))
+        if known is not None:
+            known.count += 1
+            return known
+        miss = Miss(asked=asked, lane=lane, number=self.requests, at=at, expected=expected)
+        self.tally.misses += 1
+        if len(self.misses) < MISSES_KEPT:
+            self.misses[lane, asked.key] = miss
+        self._diverged(Divergence(kind="miss", number=self.requests, lane=lane, at=at, miss=miss))
+        return miss
+
+    def may_go(self, serve: Serve) -> bool:
+        """Whether everything recorded to come before this answer has been given."""
+        return self._progress.is_open(serve.entry.at)
+
+    def overdue(self, serve: Serve, at: int = 0) -> None:
+        """The answer is given though what should come before it was not: counted."""
+        before = self._progress.waits_for(serve.entry.at)
+        self.tally.order_divergences += 1
+        other = None if before is None else self.script.entries[before]
+        self._diverged(
+            Divergence(
+                kind="order", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry, other=other
+            )
+        )
+
+    def stayed(self, serve: Serve, at: int = 0) -> None:
+        """The recorded agent left in the middle of this answer; this one did not."""
+        self.tally.order_divergences += 1
+        self._diverged(
+            Divergence(kind="stayed", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry)
+        )
+
+    def done(self, serve: Serve) -> bool:
+        """The answer has been given, or its agent has left. True: ask `may_go` again for those who wait."""
+        slot = (serve.entry.lane, serve.entry.key)
+        self._under_way[slot] -= 1
+        if not self._under_way[slot]:
+            del self._under_way[slot]
+        return self._progress.done(serve.entry.at)
+
+    def half_sent(self, env: str, method: bytes, target: bytes, lane: str, at: int = 0) -> None:
+        """A request broke off before it was whole. It uses up a recorded one that did so too, else it diverges."""
+        for entry in self.script.entries:
+            recorded = entry.exchange
+            same = (recorded.env, recorded.request.method, recorded.request.target, recorded.lane)
+            broke_off = recorded.outcome is Outcome.HALF_SENT and entry.at not in self._consumer
+            if broke_off and same == (env, method, target, lane):
+                self._consumer[entry.at] = self.requests
+                return
+        self.tally.half_sent += 1
+        text = f"{method.decode('latin-1')} {target.decode('latin-1')} broke off"
+        self._diverged(Divergence(kind="half-sent", number=self.requests, lane=lane, at=at, text=text))
+
+    def unreadable(self, text: str, at: int = 0) -> None:
+        """A request of this episode that could not be read as HTTP: there is nothing to look up. It is a miss."""
+        self.requests += 1
+        self.tally.misses += 1
+        self.tally.requests_missed += 1
+        self._diverged(Divergence(kind="miss", number=self.requests, lane="", at=at, text=text))
+
+    def fault(self, text: str, at: int = 0) -> None:
+        """Our own failure: the agent saw something that is neither recorded nor a miss."""
+        self.tally.faults.append(text)
+        self._diverged(Divergence(kind="fault", number=self.requests, lane="", at=at, text=text))
+
+    def _diverged(self, divergence: Divergence) -> None:
+        if self.tally.first is None:
+            self.tally.first = divergence
+
+    @property
+    def touched(self) -> bool:
+        return bool(self.requests or self.tally.faults or self.tally.half_sent)
+
+    @property
+    def consumers(self) -> Mapping[int, int]:
+        """By place in the script: the number of the request that was answered with it."""
+        return self._consumer
+
+    def unused(self) -> Sequence[Entry]:
+        """What the recording holds and nobody asked for; resets and probes are left out."""
+        return [entry for entry in self.script.entries if entry.owed and entry.at not in self._consumer]

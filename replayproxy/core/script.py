@@ -1,0 +1,204 @@
+"""What an episode recorded, indexed so that a replay finds the answer to a request by two hash look-ups.
+
+Rules of this file: a script is built once and never changes; what has been played of it lies in `core.replayer`.
+Bodies above 4 KiB are not in it: they stay in the store, and the script is as large as the episode is long.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from replayproxy.core.canonical import KEY_FIELDS, RequestKey, request_key
+from replayproxy.core.effects import is_write, lane_ambiguities
+from replayproxy.core.gates import Gates, Move, gates
+from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
+
+INLINE_LIMIT = 4096
+"""A body of at least this many bytes is read from the store when it is needed."""
+
+type Exact = tuple[str, bytes, bytes, tuple[tuple[bytes, bytes], ...], bytes | None]
+"""Environment, method, raw target, raw key fields, digest of the raw body: equal for byte-equal requests only."""
+
+type Queue = tuple[str, RequestKey]
+"""Lane and key: the n-th request of one queue gets its n-th recorded answer."""
+
+_KEY_NAMES = frozenset(KEY_FIELDS)
+
+
+def exact_key(env: str, request: Request) -> Exact:
+    """What must be byte-equal for the grade `exact`. Equal exact keys have equal request keys."""
+    named = [(lower, value) for name, value in request.fields if (lower := name.lower()) in _KEY_NAMES]
+    if len(named) > 1:
+        # Fields of different names may come in any order; within one name the order has meaning.
+        named.sort(key=lambda pair: pair[0])
+    body = request.body
+    return (env, request.method, request.target, tuple(named), None if body is None else body.digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identified:
+    """A request that was asked, with the keys it is looked up by."""
+
+    env: str
+    request: Request
+    exact: Exact
+    key: RequestKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry:
+    """One recorded exchange. `at` is its place in the script; `skip` says why it is never served ("": it is).
+
+    `owed`: a replay that leaves it unused has not reproduced the episode. Resets and probes are not owed.
+    """
+
+    at: int
+    exchange: Exchange
+    key: RequestKey
+    exact: Exact
+    skip: str
+    owed: bool
+
+    @property
+    def seq(self) -> int:
+        return self.exchange.seq
+
+    @property
+    def lane(self) -> str:
+        return self.exchange.lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Script:
+    """An episode ready to be replayed. `queues` and `lanes` hold places in `entries`, servable ones only, in order."""
+
+    run: str
+    episode: str
+    entries: Sequence[Entry]
+    queues: Mapping[Queue, Sequence[int]]
+    lanes: Mapping[str, Sequence[int]]
+    keys: Mapping[Exact, RequestKey]
+    gates: Gates
+    lane_ambiguous: int
+
+    @property
+    def address(self) -> str:
+        return f"{self.run}/{self.episode}"
+
+    def known(self, env: str, request: Request) -> Identified | None:
+        """The request with its keys, when one byte-equal to it was recorded. Costs no parsing."""
+        exact = exact_key(env, request)
+        key = self.keys.get(exact)
+        return None if key is None else Identified(env=env, request=request, exact=exact, key=key)
+
+    def identify(self, env: str, request: Request) -> Identified:
+        """The request with its keys. Parses the body: for a large one, call it in another thread."""
+        key = request_key(env, request)
+        return Identified(env=env, request=request, exact=exact_key(env, request), key=key)
+
+
+def why_not_served(exchange: Exchange) -> str:
+    """Why a replay never gives this answer: "" when it does."""
+    if exchange.is_probe:
+        return "probe"
+    if exchange.websocket is not None or (exchange.response is not None and exchange.response.status == 101):
+        return "websocket"
+    if exchange.outcome in (Outcome.LOCAL, Outcome.HALF_SENT):
+        return exchange.outcome.value
+    if exchange.request.body is None:
+        return "request body not kept"
+    response = exchange.response
+    if response is not None and response.body is None and exchange.outcome is Outcome.ANSWERED:
+        return "" if is_bodyless(exchange.request.method, response.status) else "body not kept"
+    return ""
+
+
+def is_bodyless(method: bytes, status: int) -> bool:
+    """Whether an answer has no body whatever its header says."""
+    return method == b"HEAD" or status in (204, 304) or 100 <= status < 200
+
+
+def build(
+    exchanges: Iterable[Exchange],
+    *,
+    run: str,
+    episode: str,
+    load: Callable[[Body], Body] = lambda body: body,
+    reads: Mapping[str, Sequence[str]] | None = None,
+) -> Script:
+    """The script of an episode's exchanges, which come in order with their numbers.
+
+    `load` gives a body with its bytes where it is to be parsed (up to `canonical.VIEW_LIMIT`); it is asked for the
+    body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
+    """
+    entries: list[Entry] = []
+    moves: list[Move] = []
+    queues: dict[Queue, list[int]] = defaultdict(list)
+    lanes: dict[str, list[int]] = defaultdict(list)
+    for exchange in exchanges:
+        body = exchange.request.body
+        whole = exchange.request if body is None or body.inline is not None else _with_body(exchange.request, load)
+        entry = _entry(len(entries), exchange, whole)
+        entries.append(entry)
+        if entry.skip:
+            continue
+        queues[exchange.lane, entry.key].append(entry.at)
+        lanes[exchange.lane].append(entry.at)
+        if entry.owed:
+            moves.append(_move(entry, is_write(whole, (reads or {}).get(exchange.env, ()))))
+    served = [entry for entry in entries if not entry.skip]
+    key_of = {id(entry.exchange): entry.key for entry in served}
+    return Script(
+        run=run,
+        episode=episode,
+        entries=entries,
+        queues=dict(queues),
+        lanes=dict(lanes),
+        keys={entry.exact: entry.key for entry in served},
+        gates=gates(moves),
+        lane_ambiguous=lane_ambiguities([entry.exchange for entry in served], lambda e: key_of[id(e)]),
+    )
+
+
+def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:
+    assert request.body is not None
+    return replace(request, body=load(request.body))
+
+
+def _entry(at: int, exchange: Exchange, whole: Request) -> Entry:
+    exact = exact_key(exchange.env, whole)
+    key = request_key(exchange.env, whole)
+    kept = replace(exchange, request=replace(exchange.request, body=_light(exchange.request.body)))
+    if kept.response is not None:
+        kept = replace(kept, response=replace(kept.response, body=_light(kept.response.body)))
+    skip = why_not_served(exchange)
+    owed = not (exchange.is_probe or exchange.is_reset)
+    return Entry(at=at, exchange=kept, key=key, exact=exact, skip=skip, owed=owed)
+
+
+def _light(body: Body | None) -> Body | None:
+    """The body without its bytes where the store can give them again."""
+    if body is None or body.inline is None or not body.pieces or body.size < INLINE_LIMIT:
+        return body
+    return replace(body, inline=None)
+
+
+def _move(entry: Entry, write: bool) -> Move:
+    times = entry.exchange.times
+    return Move(
+        at=entry.at,
+        lane=entry.lane,
+        env=entry.exchange.env,
+        target=entry.exchange.request.target,
+        write=write,
+        begun=times.fwd if times.fwd is not None else times.head,
+        # Nothing was sent, or its end is not known: then nobody can be said to have come after it.
+        ended=times.up_end if entry.exchange.outcome is not Outcome.REFUSED else None,
+    )
+
+
+def fields_of(entry: Entry) -> Fields:
+    """The recorded answer's fields; () when there was no answer."""
+    return entry.exchange.response.fields if entry.exchange.response else ()
