@@ -16,7 +16,7 @@ from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run,
 from replayproxy.storage import cold
 from replayproxy.storage.codec import encode_exchange, settle
 from replayproxy.storage.environment import Environment
-from replayproxy.storage.frame import seal_blob
+from replayproxy.storage.frame import Broken, seal_blob
 from replayproxy.storage.layout import (
     META_LAST_CHECK,
     episode_key,
@@ -34,7 +34,7 @@ class Step:
     """One change of the store. `outcome` is what `future` resolves to once the change is on disk."""
 
     apply: Callable[[Any], Any]
-    episode: int | None = None
+    episode: tuple[int, int] | None = None  # its run's number and its own: who gets a fault when this fails
     future: Future[Any] | None = None
     outcome: Any = None
     error: Exception | None = None
@@ -51,9 +51,9 @@ class Batch:
     count: int = 0
     durable: bool = False
 
-    def put(self, db: str, key: bytes, value: bytes, episode: int | None = None) -> None:
+    def put(self, db: str, key: bytes, value: bytes, future: Future[Any] | None = None) -> None:
         handle = self.env.dbs[db]
-        self.steps.append(Step(apply=lambda txn: txn.put(key, value, db=handle), episode=episode))
+        self.steps.append(Step(apply=lambda txn: txn.put(key, value, db=handle), future=future))
 
     def blob(self, address: bytes, data: bytes) -> None:
         """Compressed and put only when the store does not have it yet."""
@@ -72,17 +72,17 @@ class Batch:
             request=replace(request, body=settle(request.body, self.blob)),
             response=response and replace(response, body=settle(response.body, self.blob)),
         )
-        self.put("exchanges", exchange_key(episode, exchange.order), encode_exchange(stored), episode)
+        self.put("exchanges", exchange_key(episode, exchange.order), encode_exchange(stored))
 
     def snapshot(self, episode: int, snapshot: Snapshot) -> None:
-        self.put("snapshots", snapshot_key(episode, snapshot.n), cold.encode(snapshot), episode)
+        self.put("snapshots", snapshot_key(episode, snapshot.n), cold.encode(snapshot))
 
     def event(self, episode: int, event: Event, session: int, count: int) -> None:
-        self.put("events", event_key(episode, event.at, session, count), cold.encode(event), episode)
+        self.put("events", event_key(episode, event.at, session, count), cold.encode(event))
 
-    def open_episode(self, episode: Episode, session: int) -> None:
+    def open_episode(self, episode: Episode, session: int, future: Future[Any]) -> None:
         self.put("episodes", episode_key(episode.run_key, episode.key), cold.encode_episode(episode, session))
-        self.put("episode-names", episode_name_key(episode.run_key, episode.name), u64(episode.key))
+        self.put("episode-names", episode_name_key(episode.run_key, episode.name), u64(episode.key), future)
 
     def update_run(self, run: Run) -> None:
         self.put("runs", u64(run.key), cold.encode(run))
@@ -95,8 +95,9 @@ class Batch:
         cold.encode_episode(episode, 0)  # what cannot be encoded fails here, before the transaction
         dbs = self.env.dbs
         self.durable |= seal
+        where = episode.run_key, episode.key
         self.steps.append(
-            Step(apply=lambda txn: update_episode(txn, dbs, episode, seal=seal), episode=episode.key, future=future)
+            Step(apply=lambda txn: update_episode(txn, dbs, episode, seal=seal), episode=where, future=future)
         )
 
     def remove(self, run_key: int, key: int | None, wall: int) -> None:
@@ -107,11 +108,11 @@ class Batch:
         self.durable = True
         self.steps.append(Step(apply=lambda txn: None, future=future))
 
-    def commit(self, run_of: Callable[[int], int | None]) -> None:
+    def commit(self) -> None:
         """All steps or none. Raises lmdb.Error and OSError, after which it may be called again.
 
-        A step that fails for another reason is our own fault: it is left out, its future gets the error, and the
-        episode it belongs to carries a fault from then on. `run_of` gives an open episode's run.
+        A step that fails for another reason (an episode that is not there, a record that is damaged) is left out,
+        its future gets the error, and the episode it belongs to carries a fault from then on.
         """
         with self.env.writing() as txn:
             for step in self.steps:
@@ -122,12 +123,11 @@ class Batch:
                 except Exception as error:
                     step.error = error
                     if step.episode is not None:
-                        add_fault(txn, self.env.dbs, run_of(step.episode), step.episode, str(error))
-        self.env.fill_up()
+                        add_fault(txn, self.env.dbs, *step.episode, str(error))
         if self.durable:
             self.env.env.sync(True)
 
-    def fault(self, run_key: int | None, key: int, reason: str) -> None:
+    def fault(self, run_key: int, key: int, reason: str) -> None:
         """Marks an episode as one of which something could not be stored."""
         dbs = self.env.dbs
         self.steps.append(Step(apply=lambda txn: add_fault(txn, dbs, run_key, key, reason)))
@@ -151,13 +151,13 @@ def update_episode(txn: Any, dbs: dict[str, Any], episode: Episode, *, seal: boo
     return replace(kept, state=EpisodeState.INCOMPLETE) if kept.seal and kept.faults else kept
 
 
-def add_fault(txn: Any, dbs: dict[str, Any], run_key: int | None, key: int, reason: str) -> None:
-    if run_key is None:
-        return
+def add_fault(txn: Any, dbs: dict[str, Any], run_key: int, key: int, reason: str) -> None:
     raw = txn.get(episode_key(run_key, key), db=dbs["episodes"])
-    if raw is not None:
-        stored, _ = cold.decode_episode(raw)
-        update_episode(txn, dbs, replace(stored, faults=(*stored.faults, reason)))
+    try:
+        stored, _ = cold.decode_episode(raw or b"")
+    except Broken:
+        return  # a record that is not there, or damaged, cannot say that more is wrong: readers see it anyway
+    update_episode(txn, dbs, replace(stored, faults=(*stored.faults, reason)))
 
 
 def remove(txn: Any, dbs: dict[str, Any], run_key: int, key: int | None, wall: int) -> None:

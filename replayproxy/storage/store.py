@@ -12,7 +12,8 @@ from replayproxy.storage.layout import DATA_FILE, LOCK_FILE
 from replayproxy.storage.reader import Reader
 from replayproxy.storage.writer import Writer
 
-_UNFINISHED = frozenset({".gitignore", LOCK_FILE})
+# What may lie in a directory that is to become a store: the remains of one whose making was cut off, the demo's mark.
+_UNFINISHED = frozenset({".gitignore", LOCK_FILE, "made-by-demo"})
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:

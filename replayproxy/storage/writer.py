@@ -7,6 +7,7 @@ the batch is kept and tried again, `failed` says why, and the queue fills up.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -48,7 +49,7 @@ class _Work:
 
     prepare: Callable[[Batch], None]
     cost: int = 256
-    episode: int | None = None
+    episode: tuple[int, int] | None = None  # its run's number and its own
     future: Future[Any] | None = None
     urgent: bool = False
 
@@ -76,8 +77,8 @@ class Writer:
         self._cost = self._count = self._events = 0
         self._closing = self._closed = False
         self._names: set[tuple[int, str]] = set()
-        self._runs: dict[int, int] = {}
-        self._sealed: set[int] = set()
+        self._keys_guard = threading.Lock()
+        self._open: dict[int, int] = {}  # episodes that were opened here and not yet sealed -> their runs
         self._thread = threading.Thread(target=self._work, name="replayproxy-writer", daemon=True)
         self._thread.start()
 
@@ -114,29 +115,24 @@ class Writer:
                 raise WrongUsage(f"an episode named {name!r} exists already", hint=f"{name}-a2")
             self._names.add((run_key, name))
         made = replace(episode, key=self._key())
-        self._runs[made.key] = run_key
+        self._open[made.key] = run_key
         future: Future[None] = Future()
         # Once it is committed the database answers whether the name is taken: the set stays small.
-        future.add_done_callback(lambda _: self._names.discard((run_key, name)))
-
-        def prepare(batch: Batch) -> None:
-            batch.open_episode(made, self.session)
-            batch.steps[-1].future = future
-
-        self._put(_Work(prepare))
+        future.add_done_callback(lambda done: done.exception() or self._names.discard((run_key, name)))
+        self._put(_Work(lambda batch: batch.open_episode(made, self.session, future)))
         return made
 
     def update_episode(self, episode: Episode) -> None:
         """A fault once noted stays, and so does a seal."""
-        self._put(_Work(lambda batch: batch.update_episode(episode, None), episode=episode.key))
+        self._put(_Work(lambda batch: batch.update_episode(episode, None), episode=(episode.run_key, episode.key)))
 
     def seal(self, episode: Episode) -> Future[Episode]:
         """Counts and chains what is stored of the episode; resolves, to the episode as a reader sees it, once that
         and all before it is on disk. Nothing may be put into it afterwards."""
+        self._where(episode.key)
+        del self._open[episode.key]
         future: Future[Episode] = Future()
-        self._sealed.add(episode.key)
         self._put(_Work(lambda batch: batch.update_episode(episode, future, seal=True), future=future, urgent=True))
-        future.add_done_callback(lambda _: self._runs.pop(episode.key, None))
         return future
 
     def remove(self, run_key: int, episode_key: int | None = None) -> None:
@@ -147,24 +143,27 @@ class Writer:
     # What an episode holds
 
     def put_exchange(self, episode_key: int, exchange: Exchange) -> None:
-        """`order` is its key: the same order again replaces the record."""
-        self._refuse_sealed(episode_key)
+        """`order` is its key: the same order again replaces the record. An episode that this writer has not opened,
+        or has sealed, is a ValueError."""
+        where = self._where(episode_key)
         at, worker = exchange.order
         if not (0 <= at <= U64_MAX and 0 <= worker < 1 << 16):
             raise ValueError(f"{exchange.order} is no arrival key")
         cost = 1024 + _held(exchange.request.body) + (_held(exchange.response.body) if exchange.response else 0)
         if exchange.websocket:
             cost += sum(64 + len(message.payload) for message in exchange.websocket.messages)
-        self._put(_Work(lambda batch: batch.exchange(episode_key, exchange), cost=cost, episode=episode_key))
+        self._put(_Work(lambda batch: batch.exchange(episode_key, exchange), cost=cost, episode=where))
 
     def put_snapshot(self, episode_key: int, snapshot: Snapshot) -> None:
-        self._refuse_sealed(episode_key)
-        self._put(_Work(lambda batch: batch.snapshot(episode_key, snapshot), episode=episode_key))
+        """As for exchanges; `n` is its key. Its tree's nodes are put before it."""
+        where = self._where(episode_key)
+        self._put(_Work(lambda batch: batch.snapshot(episode_key, snapshot), episode=where))
 
     def put_event(self, episode_key: int, event: Event) -> None:
+        """Of any episode, a sealed one too."""
         self._events += 1
         count = self._events
-        self._put(_Work(lambda batch: batch.event(episode_key, event, self.session, count), episode=episode_key))
+        self._put(_Work(lambda batch: batch.event(episode_key, event, self.session, count)))
 
     def put_nodes(self, nodes: Mapping[bytes, bytes]) -> None:
         """Snapshot tree nodes, or any blobs, by content address."""
@@ -201,6 +200,8 @@ class Writer:
 
     def close(self) -> None:
         """Everything queued is on disk when it returns; else StoreTrouble says how much is not."""
+        if self._env.pid != os.getpid():
+            return  # a forked child has a copy of this object, but neither the thread nor the locks
         with self._state:
             if self._closed:
                 return
@@ -208,12 +209,14 @@ class Writer:
             self._state.notify_all()
         self._thread.join()
         self._locks.release()
-        if self._count:
-            raise StoreTrouble(f"{self._count} records could not be written to {self._env.path}: {self.failed}")
+        if self._count or self.failed or self._env.moved():
+            reason = self.failed or "it was removed or replaced"
+            raise StoreTrouble(f"{self._env.path} cannot be written, {self._count} records are lost: {reason}")
 
-    def _refuse_sealed(self, episode: int) -> None:
-        if episode in self._sealed:
-            raise ValueError(f"episode {episode} is sealed")
+    def _where(self, episode: int) -> tuple[int, int]:
+        if episode not in self._open:
+            raise ValueError(f"episode {episode} is not open in this writer")
+        return self._open[episode], episode
 
     def _put(self, work: _Work) -> None:
         self._env.check_process()
@@ -241,8 +244,6 @@ class Writer:
                 _, self._next, self._last = self._reserve(session=False)
             self._next += 1
             return self._next - 1
-
-    _keys_guard = threading.Lock()
 
     def _reserve(self, *, session: bool) -> tuple[int, int, int]:
         """Numbers no other writer will give: (session, first key, behind the last key)."""
@@ -298,7 +299,7 @@ class Writer:
                 if work.future is not None:
                     work.future.set_exception(error)
                 if work.episode is not None:
-                    batch.fault(self._runs.get(work.episode), work.episode, f"not stored: {error}")
+                    batch.fault(*work.episode, f"not stored: {error}")
         return batch
 
     def _committed(self, batch: Batch) -> bool:
@@ -308,7 +309,10 @@ class Writer:
             try:
                 if self._env.moved():
                     raise StoreTrouble(f"{self._env.path} was removed or replaced while it was written to")
-                batch.commit(self._runs.get)
+                batch.commit()
+                if self._env.moved():
+                    raise StoreTrouble(f"{self._env.path} was removed or replaced while it was written to")
+                self._env.fill_up()
             except (lmdb.Error, OSError, StoreTrouble) as error:
                 waited = time.monotonic() - began
                 self._not_now(batch, error, tell=waited >= GIVE_UP_SECONDS or isinstance(error, StoreTrouble))
