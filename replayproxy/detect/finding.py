@@ -1,0 +1,167 @@
+"""A finding: a fault that the recorded evidence shows, and all that a reader needs to believe or refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any
+
+from replayproxy.core import jsonvalue
+from replayproxy.core.values import Exchange, Snapshot
+
+
+class Kind(StrEnum):
+    STALE_READ = "stale-read"
+    STATE_BLEED = "state-bleed"
+    DIRTY_RESET = "dirty-reset"
+    NONDETERMINISM = "nondeterminism"
+    RACE = "race"
+    LOST_UPDATE = "lost-update"
+
+
+class Grade(StrEnum):
+    """How far the evidence goes, strongest first."""
+
+    PROVEN = "proven"  # the recorded facts contradict every other explanation, under the listed assumptions
+    CONFIRMED = "confirmed"  # sending it again showed it again
+    STATISTICAL = "statistical"
+    SUSPECTED = "suspected"
+
+
+class Blame(StrEnum):
+    ENVIRONMENT = "environment"
+    AGENT = "agent"
+    INFRASTRUCTURE = "infrastructure"
+    UNDECIDED = "undecided"
+
+
+STRENGTH = {grade: rank for rank, grade in enumerate(Grade)}
+CONVINCING = frozenset({Grade.PROVEN, Grade.CONFIRMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """An exchange that a finding rests on. `role`: write, read, witness or reset. `fwd` and `up_end` are instants."""
+
+    address: str
+    role: str
+    method: str = ""
+    target: str = ""
+    status: int | None = None
+    lane: str = ""
+    fwd: int | None = None
+    up_end: int | None = None
+    wall: int | None = None
+    pointer: str = ""
+    value: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "address": self.address, "role": self.role, "method": self.method, "target": self.target,
+            "status": self.status, "lane": self.lane, "fwd": self.fwd, "up_end": self.up_end, "wall": self.wall,
+            "pointer": self.pointer, "value": plain(self.value),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault as it falls on one episode.
+
+    `values` are two: what was to be expected, and what was there. `covers` names every exchange of the run that the
+    fault explains ((episode, seq)), so that no second finding is made of its consequences; `count` how many sightings
+    were folded into this one. `at` orders findings of one episode.
+    """
+
+    kind: Kind
+    sub: str
+    grade: Grade
+    blame: Blame
+    blame_reason: str
+    run: str
+    episode: str
+    lane: str
+    pointer: str
+    values: tuple[Any, Any]
+    exchanges: tuple[Witness, ...]
+    snapshots: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    ruled_out: tuple[str, ...]
+    reproduce: str
+    title: str
+    cannot_say: str
+    times: Mapping[str, Any] = field(default_factory=dict)
+    effect: Mapping[str, Any] = field(default_factory=dict)
+    covers: frozenset[tuple[str, int]] = frozenset()
+    count: int = 1
+    at: int = 0
+
+    @property
+    def id(self) -> str:
+        """Stable: the same evidence gives the same id, whatever else the check found."""
+        content = [
+            self.kind, self.sub, self.run, self.episode, self.pointer,
+            [[w.role, w.address] for w in self.exchanges], [plain(value) for value in self.values],
+        ]  # fmt: skip
+        return f"{self.kind}-{blake2b(jsonvalue.canonical(content), digest_size=6).hexdigest()}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id, "kind": self.kind.value, "sub": self.sub, "grade": self.grade.value,
+            "blame": self.blame.value, "blame_reason": self.blame_reason, "title": self.title,
+            "run": self.run, "episode": self.episode, "lane": self.lane, "pointer": self.pointer,
+            "values": [plain(value) for value in self.values],
+            "exchanges": [w.to_json() for w in self.exchanges], "snapshots": list(self.snapshots),
+            "times": dict(self.times), "assumptions": list(self.assumptions), "ruled_out": list(self.ruled_out),
+            "cannot_say": self.cannot_say, "effect": {key: plain(value) for key, value in self.effect.items()},
+            "count": self.count, "reproduce": self.reproduce,
+        }  # fmt: skip
+
+
+def in_order(findings: Iterable[Finding], opened: Mapping[str, int]) -> list[Finding]:
+    """The order that F1, F2, .. follow: by grade, then by time. `opened` gives each episode's place in time."""
+    return sorted(findings, key=lambda f: (STRENGTH[f.grade], opened.get(f.episode, 0), f.at, f.id))
+
+
+def plain(value: Any, limit: int = 400) -> Any:
+    """The value as JSON can carry it: exact numbers as int or float where that loses nothing, else as text; long
+    strings are cut, with an ellipsis to show it."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= limit else value[:limit] + "…"
+    if isinstance(value, Mapping):
+        return {str(name): plain(item, limit) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [plain(item, limit) for item in value]
+    if isinstance(value, bytes | bytearray):
+        return plain(bytes(value).decode("utf-8", "backslashreplace"), limit)
+    text = jsonvalue.number_text(value)
+    return float(text) if jsonvalue.same(float(text), value) else text
+
+
+def exchange_address(run: str, episode: str, seq: int) -> str:
+    return f"{run}/{episode}#{seq}"
+
+
+def snapshot_address(run: str, episode: str, snapshot: Snapshot | int) -> str:
+    return f"{run}/{episode}/s{snapshot if isinstance(snapshot, int) else snapshot.n}"
+
+
+def witness(
+    run: str, episode: str, exchange: Exchange, role: str, *, pointer: str = "", value: Any = None
+) -> Witness:
+    return Witness(
+        address=exchange_address(run, episode, exchange.seq),
+        role=role,
+        method=exchange.request.method.decode("ascii", "replace"),
+        target=exchange.request.target.decode("utf-8", "replace"),
+        status=exchange.response.status if exchange.response else None,
+        lane=exchange.lane,
+        fwd=exchange.times.fwd,
+        up_end=exchange.times.up_end,
+        wall=exchange.times.wall,
+        pointer=pointer,
+        value=value,
+    )

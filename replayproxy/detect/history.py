@@ -1,0 +1,207 @@
+"""When is a read surely out of date? The rule for one register, exact about what overlapping intervals leave open.
+
+A version is a write of the register: it took effect somewhere in [`inv`, `end`]; an `end` of `NEVER` is a write whose
+answer never came. A version is surely overwritten at the instant D when a later version was established, or when a
+trusted reading of the state showed something else. A read is stale only if *every* version that could have given its
+value was surely overwritten before the read began. All comparisons are strict: a tie counts as overlap. Values that
+nobody is known to have written give UNKNOWN, never a finding.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+NEVER = 1 << 63
+ALWAYS = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A write of the register with its value. `ref` is the caller's; None marks the version found at the beginning."""
+
+    inv: int
+    end: int
+    value: str
+    ref: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blind:
+    """A write that may have set the register, to a value nobody knows."""
+
+    inv: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A read and the value it returned."""
+
+    fwd: int
+    up_end: int
+    value: str
+    ref: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The snapshots of one state in order: the interval in which each was read."""
+
+    begun: Sequence[int]
+    done: Sequence[int]
+
+
+NO_LINE = Line(begun=(), done=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All that is known of one register. `runs`: (index of the first snapshot showing it, value), in order."""
+
+    versions: Sequence[Version]
+    blind: Sequence[Blind]
+    readings: Sequence[Reading]
+    line: Line = NO_LINE
+    runs: Sequence[tuple[int, str]] = ()
+
+
+class State(Enum):
+    CURRENT = "current"  # some instant of the read allows the value
+    STALE = "stale"
+    UNKNOWN = "unknown"  # nobody is known to have written the value, or the evidence contradicts itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`delta`: a guaranteed lower bound, in ns, on how long the value had been overwritten when the read began.
+    `by`: the version that overwrote it, or the index of the snapshot that showed it gone."""
+
+    reading: Reading
+    state: State
+    delta: int = 0
+    by: Version | None = None
+    by_snapshot: int | None = None
+
+
+def judge(history: History) -> list[Verdict]:
+    """A verdict per reading, in their order. O((readings + versions) log versions), not counting equal values."""
+    register = _Register(history)
+    if register.contradicted():
+        return [Verdict(reading=reading, state=State.UNKNOWN) for reading in history.readings]
+    return [register.verdict(reading) for reading in history.readings]
+
+
+class _Register:
+    def __init__(self, history: History) -> None:
+        self.line = history.line
+        self.runs = list(history.runs)
+        self._run_starts = [index for index, _ in self.runs]
+        found = []
+        if self.runs:
+            found = [Version(inv=ALWAYS, end=self.line.done[self.runs[0][0]], value=self.runs[0][1])]
+        self.versions = sorted([*found, *history.versions], key=lambda version: version.inv)
+        self.invs = [version.inv for version in self.versions]
+        self.writers: dict[str, list[int]] = {}
+        for index, version in enumerate(self.versions):
+            self.writers.setdefault(version.value, []).append(index)
+        self._index_blind(history.blind)
+        self.established = [version.end for version in self.versions]
+        self._sightings(history.readings)
+        self._index_killers()
+
+    def _index_blind(self, blind: Sequence[Blind]) -> None:
+        ordered = sorted(blind, key=lambda write: write.inv)
+        self.blind_invs = [write.inv for write in ordered]
+        self.blind_latest: list[int] = []  # the latest end among the first i + 1 of them
+        for write in ordered:
+            self.blind_latest.append(max(write.end, self.blind_latest[-1]) if self.blind_latest else write.end)
+
+    def _sightings(self, readings: Sequence[Reading]) -> None:
+        """Whoever showed a version proves that it had taken effect by then: if only one version can be meant."""
+        for reading in readings:
+            self._sighted(reading.value, reading.up_end)
+        for index, value in self.runs:
+            self._sighted(value, self.line.done[index])
+
+    def _sighted(self, value: str, end: int) -> None:
+        if bisect_right(self.blind_invs, end):
+            return
+        possible = [index for index in self.writers.get(value, ()) if self.invs[index] <= end]
+        if len(possible) == 1:
+            self.established[possible[0]] = min(self.established[possible[0]], end)
+
+    def _index_killers(self) -> None:
+        """`killer[i]`: of the versions from i on, the one that was established first."""
+        self.killer: list[int] = [0] * len(self.versions)
+        best = len(self.versions) - 1
+        for index in range(len(self.versions) - 1, -1, -1):
+            if self.established[index] <= self.established[best]:
+                best = index
+            self.killer[index] = best
+
+    def overwritten(self, established: int, value: str) -> tuple[int, Version | None, int | None]:
+        """The earliest instant at which a version of `value`, established by `established`, is surely gone; and why."""
+        instant, by, by_snapshot = NEVER, None, None
+        after = bisect_right(self.invs, established)
+        if after < len(self.versions):
+            killer = self.killer[after]
+            instant, by = self.established[killer], self.versions[killer]
+        shown = self._first_other(established, value)
+        if shown is not None and self.line.done[shown] < instant:
+            instant, by, by_snapshot = self.line.done[shown], None, shown
+        return instant, by, by_snapshot
+
+    def _first_other(self, after: int, value: str) -> int | None:
+        """The first snapshot begun after the instant that shows another value."""
+        if not self.runs:
+            return None
+        index = max(bisect_right(self.line.begun, after), self._run_starts[0])
+        if index >= len(self.line.begun):
+            return None
+        run = bisect_right(self._run_starts, index) - 1
+        if self.runs[run][1] != value:
+            return index
+        return self._run_starts[run + 1] if run + 1 < len(self.runs) else None
+
+    def verdict(self, reading: Reading) -> Verdict:
+        possible = [i for i in self.writers.get(reading.value, ()) if self.invs[i] <= reading.up_end]
+        if not possible:
+            return Verdict(reading=reading, state=State.UNKNOWN)
+        gone = max((self.overwritten(self.established[i], reading.value) for i in possible), key=lambda g: g[0])
+        blind = bisect_right(self.blind_invs, reading.up_end)
+        if blind:
+            # What overwrites the blind write that ended last has overwritten all of them.
+            gone = max(gone, self.overwritten(self.blind_latest[blind - 1], reading.value), key=lambda g: g[0])
+        if gone[0] >= reading.fwd:
+            return Verdict(reading=reading, state=State.CURRENT)
+        return Verdict(
+            reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2]
+        )
+
+    def contradicted(self) -> bool:
+        """Whether a snapshot shows what nobody wrote, or what was surely overwritten: a writer that we did not see,
+        or snapshots that do not come from the system of record. Nothing is concluded then."""
+        return any(self._impossible(index) for index in self._telling())
+
+    def _telling(self) -> set[int]:
+        """The snapshots that can contradict: both ends of each run, and the first one after each version."""
+        telling = set(self._run_starts)
+        ends = [*self._run_starts[1:], len(self.line.begun)]
+        telling |= {end - 1 for end in ends}
+        for established in self.established:
+            index = bisect_right(self.line.begun, established)
+            if self.runs and self._run_starts[0] <= index < len(self.line.begun):
+                telling.add(index)
+        return telling if self.runs else set()
+
+    def _impossible(self, index: int) -> bool:
+        value = self.runs[bisect_right(self._run_starts, index) - 1][1]
+        as_read = Reading(fwd=self.line.begun[index], up_end=self.line.done[index], value=value)
+        blind = bisect_right(self.blind_invs, as_read.up_end)
+        if not any(self.invs[i] <= as_read.up_end for i in self.writers.get(value, ())):
+            return blind == 0
+        return self.verdict(as_read).state is State.STALE
