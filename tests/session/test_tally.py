@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Times
+from replayproxy.session.tally import Histogram, Tally, added_ns, lines, size_text, took
+from replayproxy.testing import MS, exchange
+
+
+def snapshot(status: SnapshotStatus = SnapshotStatus.TAKEN, **given: Any) -> Snapshot:
+    return Snapshot(**{"n": 0, "name": "crm", "env": "crm", "when": "write", "status": status} | given)
+
+
+def whole() -> Tally:
+    tally = Tally(run="nightly", sealed=1)
+    tally.exchange(exchange(env="crm"), attributed=True)
+    return tally
+
+
+def stray(reason: str = "no carrier", **given: Any) -> Exchange:
+    return exchange("GET", "/deals/42", env="crm", carrier=reason, **given)
+
+
+def shown(tally: Tally) -> str:
+    return "\n".join(lines(tally, seconds=2467, upstreams={"crm": "http://h:1"}, instances={}, store="s", size=1 << 20))
+
+
+def test_a_recording_with_an_exchange_in_a_sealed_episode_is_whole() -> None:
+    assert whole().why_not_whole() == []
+    assert whole().document()["whole"] is True
+    assert "recorded nightly: WHOLE   1 episode sealed, 0 incomplete   1 exchange   41 m 07 s" in shown(whole())
+
+
+def test_nothing_recorded_is_not_whole() -> None:
+    tally = Tally(run="r")
+    assert tally.why_not_whole() == ["no exchange was recorded in an episode"]
+    assert "nothing was recorded" in shown(tally)
+
+
+def test_an_incomplete_episode_is_named_with_its_reason() -> None:
+    tally = whole()
+    tally.incomplete.append("crm-9-a2")
+    tally.why_incomplete["crm-9-a2"] = "queue full"
+    assert tally.why_not_whole() == ["1 episode incomplete"]
+    assert "incomplete  crm-9-a2 (queue full)" in shown(tally)
+    assert tally.document()["episodes"] == 2
+
+
+def test_unattributed_traffic_is_not_whole_and_says_why_and_what_to_do() -> None:
+    tally = whole()
+    tally.exchange(stray(request_headers={"User-Agent": "node"}), attributed=False)
+    tally.exchange(stray("undeclared: typo"), attributed=False)
+    assert tally.why_not_whole() == ["2 exchanges unattributed"]
+    assert tally.document()["unattributed_reasons"] == {"no carrier": 1, "undeclared": 1}
+    text = shown(tally)
+    assert 'UNATTRIBUTED 1 exchange (no carrier), first GET /deals/42 from "node"' in text
+    assert "--url-style port" in text
+    assert "--undeclared accept" in text
+
+
+def test_without_any_episode_the_advice_is_to_name_one() -> None:
+    tally = Tally(run="r")
+    tally.exchange(stray(), attributed=False)
+    assert "--episode NAME" in shown(tally)
+    assert "--url-style port" not in shown(tally)
+
+
+def test_probes_and_resets_are_counted_apart_and_do_no_harm() -> None:
+    tally = whole()
+    tally.exchange(exchange(env="crm", is_probe=True), attributed=False)
+    tally.exchange(exchange("POST", "/reset", env="crm", is_reset=True), attributed=False)
+    assert tally.why_not_whole() == []
+    document = tally.document()
+    assert (document["probes"], document["resets"], document["unattributed"], document["exchanges"]) == (1, 1, 0, 1)
+
+
+def test_a_missing_snapshot_is_not_whole_but_an_undeclared_start_is_no_fault() -> None:
+    tally = whole()
+    tally.snapshot(snapshot(SnapshotStatus.MISSING, reason="undeclared", when="start"))
+    assert tally.why_not_whole() == []
+    tally.snapshot(snapshot(SnapshotStatus.MISSING, reason="statement timeout"))
+    assert tally.why_not_whole() == ["1 snapshot missing"]
+    assert "missing 1 (statement timeout)" in shown(tally)
+
+
+def test_late_and_torn_snapshots_are_taken_and_counted() -> None:
+    tally = whole()
+    tally.snapshot(snapshot(late=True))
+    tally.snapshot(snapshot(SnapshotStatus.TORN))
+    assert tally.document()["snapshots"] == {"taken": 2, "missing": 0, "late": 1, "torn": 1}
+
+
+def test_a_fault_of_the_recorder_is_not_whole() -> None:
+    tally = whole()
+    tally.faults.append("finished: ValueError")
+    assert tally.why_not_whole() == ["the recorder failed: finished: ValueError"]
+
+
+def test_server_errors_and_failures_to_answer_are_counted_by_environment() -> None:
+    tally = whole()
+    tally.exchange(exchange(env="crm", status=503), attributed=True)
+    tally.exchange(exchange(env="crm", status=None, outcome=Outcome.CUT), attributed=True)
+    tally.exchange(exchange(env="crm", status=None, outcome=Outcome.CLIENT_GONE), attributed=True)
+    env = tally.envs["crm"]
+    assert (env.exchanges, env.errors, env.resets) == (4, 1, 1)
+    assert "5xx 1   resets 1" in shown(tally)
+
+
+def test_what_the_proxy_added_leaves_the_hold_out() -> None:
+    times = Times(head=0, wall=0, c_in=1 * MS, fwd=2 * MS, first=5 * MS, up_end=6 * MS, c_out=90 * MS)
+    assert added_ns(replace(exchange(), times=times, held_ns=80 * MS)) == 5 * MS
+    assert added_ns(replace(exchange(), times=Times(head=0, wall=0))) is None
+
+
+def test_quantiles_are_right_within_a_tenth() -> None:
+    histogram = Histogram()
+    assert histogram.quantile(0.5) is None
+    for ms in range(1, 101):
+        histogram.add(ms * MS)
+    assert histogram.quantile(0.5) == pytest.approx(50, rel=0.1)
+    assert histogram.quantile(0.99) == pytest.approx(99, rel=0.1)
+
+
+def test_sizes_and_times_read_well() -> None:
+    assert [size_text(n) for n in (5, 2048, 3 << 20, 5 << 30)] == ["5 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"]
+    assert [took(s) for s in (2.14, 61, 3600 * 3 + 125)] == ["2.1 s", "1 m 01 s", "3 h 02 m"]
