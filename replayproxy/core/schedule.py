@@ -1,0 +1,170 @@
+"""When each recorded request may be sent again: what must have ended before it, and when a stream is closed.
+
+The order is that of the recording and no more: exchanges that overlapped in a lane overlap again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replayproxy.core.effects import is_write, may_conflict, segments
+from replayproxy.core.values import Exchange, Outcome
+
+NEVER = 1 << 62
+"""The end of an exchange that had none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One exchange of the plan. It is sent when all of `after` have ended.
+
+    `close_after`: the agent closed this answer; it is closed again when these have ended (None: read to its end).
+    `gap`: nanoseconds between what the agent last waited for (else the episode's start) and this request, for
+    `--pace recorded`. `skip`: why it is not sent; what waits for it then waits for what it would have waited for.
+    `undecided`: whether leaving it out leaves the verdict open.
+    """
+
+    seq: int
+    after: frozenset[int] = frozenset()
+    close_after: frozenset[int] | None = None
+    gap: int = 0
+    skip: str = ""
+    undecided: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every exchange of an episode, in recorded order."""
+
+    steps: tuple[Step, ...]
+    skipped: tuple[Step, ...] = field(default=())
+
+
+def why_not_sent(exchange: Exchange) -> tuple[str, bool] | None:
+    """(reason, whether the verdict stays open) for an exchange that is never sent again; None for one that is."""
+    if exchange.is_reset:
+        return "reset", False
+    if exchange.is_probe:
+        return "probe", False
+    if exchange.websocket is not None or (exchange.response is not None and exchange.response.status == 101):
+        return "websocket", True
+    if exchange.outcome is Outcome.HALF_SENT:
+        return "half-sent", True
+    if exchange.outcome is Outcome.LOCAL:
+        return "answered by the proxy: it never reached the environment", False
+    if exchange.outcome is Outcome.REFUSED:
+        return "refused: it never reached the environment", True
+    return ("its body was not captured", True) if exchange.request.body is None else None
+
+
+def sent_at(exchange: Exchange) -> int:
+    """Not later than the first byte to the environment."""
+    times = exchange.times
+    return times.fwd if times.fwd is not None else times.head
+
+
+def ended_at(exchange: Exchange) -> int:
+    """When the environment's part had ended; `NEVER` when it had not."""
+    times = exchange.times
+    if exchange.outcome is Outcome.OPEN_AT_END:
+        return NEVER
+    ends = [at for at in (times.up_end, times.c_out) if at is not None]
+    return max(min(ends), sent_at(exchange)) if ends else NEVER
+
+
+def seen_at(exchange: Exchange) -> int:
+    """When the agent knew the outcome."""
+    times = exchange.times
+    return max(times.c_out or 0, ended_at(exchange))
+
+
+def was_left(exchange: Exchange) -> bool:
+    """Whether the agent ended it, or it was still open: it has to be closed from our side again."""
+    return exchange.outcome in (Outcome.CLIENT_GONE, Outcome.OPEN_AT_END)
+
+
+def plan(
+    exchanges: Sequence[Exchange],
+    *,
+    reads: Mapping[str, Sequence[str]] | None = None,
+    flows: Mapping[int, set[int]] | None = None,
+) -> Plan:
+    """The order in which to send. `reads`: per environment, requests declared to be reads; `flows`: which answers a
+    request took a name from (`core.bindings.flows`)."""
+    declared = reads or {}
+    ordered = sorted(exchanges, key=lambda e: (e.times.head, e.seq))
+    after: dict[int, set[int]] = {e.seq: set((flows or {}).get(e.seq, ())) for e in ordered}
+    by_lane: dict[str, list[Exchange]] = {}
+    for exchange in ordered:
+        by_lane.setdefault(exchange.lane, []).append(exchange)
+    for lane in by_lane.values():
+        for exchange, before in zip(lane, _lane_order(lane), strict=True):
+            after[exchange.seq] |= before
+    if len(by_lane) > 1:
+        writes = {e.seq: is_write(e.request, declared.get(e.env, ())) for e in ordered}
+        for exchange in ordered:
+            after[exchange.seq] |= _conflicts(exchange, by_lane, lambda e: writes[e.seq])
+    ends = {e.seq: seen_at(e) for e in ordered}
+    start = ordered[0].times.head if ordered else 0
+    steps = tuple(_step(e, frozenset(after[e.seq]), ordered, ends, start) for e in ordered)
+    return Plan(steps=steps, skipped=tuple(step for step in steps if step.skip))
+
+
+def _step(e: Exchange, after: frozenset[int], ordered: Sequence[Exchange], ends: Mapping[int, int], start: int) -> Step:
+    reason = why_not_sent(e)
+    waited = max((ends[seq] for seq in after if ends[seq] <= e.times.head), default=start)
+    return Step(
+        seq=e.seq,
+        after=after,
+        close_after=_before_close(e, ordered) if was_left(e) and not reason else None,
+        gap=max(0, e.times.head - waited),
+        skip=reason[0] if reason else "",
+        undecided=bool(reason and reason[1]),
+    )
+
+
+def _lane_order(lane: Sequence[Exchange]) -> list[set[int]]:
+    """For each exchange of one lane those that had ended before it began, without what these already imply."""
+    out: list[set[int]] = []
+    running: list[Exchange] = []
+    ended: list[Exchange] = []
+    for exchange in lane:
+        ended += [e for e in running if seen_at(e) < exchange.times.head]
+        running = [e for e in running if seen_at(e) >= exchange.times.head]
+        # Whoever ended before another ended one began is implied by it, now and for all that follow.
+        last = max((e.times.head for e in ended), default=0)
+        ended = [e for e in ended if seen_at(e) >= last]
+        out.append({e.seq for e in ended})
+        running.append(exchange)
+    return out
+
+
+def _conflicts(
+    exchange: Exchange, by_lane: Mapping[str, Sequence[Exchange]], writes: Callable[[Exchange], bool]
+) -> set[int]:
+    """The latest exchanges of other lanes that could have changed what this one meets, or the other way round."""
+    found: set[int] = set()
+    first = segments(exchange.request.target)[:1]
+    begun = sent_at(exchange)
+    for lane, others in by_lane.items():
+        if lane == exchange.lane:
+            continue
+        horizon = 0
+        for other in reversed(others):
+            if ended_at(other) >= begun:
+                continue
+            if seen_at(other) < horizon:
+                break  # it had ended before one that is already waited for began; so had all before it
+            if first and segments(other.request.target)[:1] not in ((), first):
+                continue
+            if may_conflict(other, exchange, writes(other), writes(exchange)):
+                found.add(other.seq)
+                horizon = max(horizon, other.times.head)
+    return found
+
+
+def _before_close(exchange: Exchange, ordered: Sequence[Exchange]) -> frozenset[int]:
+    """What had ended before the agent closed this answer; all that ended at all when it was open to the last."""
+    closed = ended_at(exchange)
+    return frozenset(e.seq for e in ordered if e.seq != exchange.seq and seen_at(e) < closed)
