@@ -13,6 +13,7 @@ from typing import Any
 import lmdb
 
 from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run, Snapshot
+from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold
 from replayproxy.storage.codec import encode_exchange, settle
 from replayproxy.storage.environment import Environment
@@ -126,6 +127,21 @@ class Batch:
                         add_fault(txn, self.env.dbs, *step.episode, str(error))
         if self.durable:
             self.env.env.sync(True)
+
+    def tell(self) -> None:
+        """Resolves the futures of a batch that is on disk."""
+        for step in self.steps:
+            if step.future is not None and not step.future.done():
+                if step.error is not None:
+                    step.future.set_exception(step.error)
+                else:
+                    step.future.set_result(step.outcome)
+
+    def refuse(self, trouble: StoreTrouble) -> None:
+        """Tells those who wait that it is not on disk; it may get there later all the same."""
+        for step in self.steps:
+            if step.future is not None and not step.future.done():
+                step.future.set_exception(trouble)
 
     def fault(self, run_key: int, key: int, reason: str) -> None:
         """Marks an episode as one of which something could not be stored."""

@@ -89,6 +89,19 @@ class Environment:
         with self.env.begin(write=True) as txn:
             yield txn
 
+    @contextmanager
+    def changing(self) -> Iterator[Any]:
+        """`writing`, with LMDB's errors as StoreTrouble: for the short changes that are not queued."""
+        try:
+            with self.writing() as txn:
+                yield txn
+        except lmdb.Error as error:
+            raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
+
+    def forget_the_dead(self) -> None:
+        """Frees what readers that were killed still hold: old pages would never be used again."""
+        self.env.reader_check()
+
     def moved(self) -> bool:
         """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
         try:
