@@ -128,6 +128,10 @@ class EpisodeBook:
         self._sealed.add(name)
         return episode
 
+    def forget(self, name: str) -> None:
+        """Takes back an episode that a request opened and the store refused."""
+        self._open.pop(name, None)
+
     def free_name(self, name: str) -> str:
         """The name to try when `name` is taken: NAME-a2, -a3 .."""
         return self._numbered(name, 2)

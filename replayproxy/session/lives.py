@@ -25,6 +25,7 @@ class Flight:
     ended: int | None = None
     listens: bool = False
     crossed: bool = False
+    judged: bool = False
 
     def overlaps(self, begun: int, done: int) -> bool:
         return not self.listens and self.arrived <= done and (self.ended is None or self.ended >= begun)
@@ -39,18 +40,21 @@ def only_listens(request: Request) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """One episode from its opening to its seal. `listeners` are its own (port style); `ending` is set once."""
+    """One episode from its opening to its seal.
+
+    `listeners` and `own_snapshots` (name -> loaded spec) are those that the control API gave it alone. `ending` is
+    set by the first who ends it. `judged` in a flight: whether a snapshot after it was decided on already.
+    """
 
     episode: Episode
     last_active: int
     flights: dict[Order, Flight] = field(default_factory=dict)
     landed: list[Flight] = field(default_factory=list)
-    readings: set[asyncio.Task[Any]] = field(default_factory=set)
+    readings: dict[asyncio.Task[Any], Any] = field(default_factory=dict)
     crossed: list[Exchange] = field(default_factory=list)
     keys: dict[Order, Any] = field(default_factory=dict)
     listeners: list[Any] = field(default_factory=list)
-    capture: Any = None
-    snapshot_names: tuple[str, ...] = ()
+    own_snapshots: dict[str, Any] = field(default_factory=dict)
     snapshots: int = 0
     exchanges: int = 0
     ended_at: int | None = None
@@ -84,12 +88,12 @@ class Live:
             self.crossed.append(_without_bodies(exchange))
 
     def overlapping(self, begun: int, done: int, after: Order | None) -> tuple[Order, ...]:
-        """The exchanges that were in flight at some instant of the reading, without the write that it follows."""
+        """The exchanges in flight at some instant of the reading, without the write that it follows."""
         seen = {flight.order for flight in (*self.landed, *self.flights.values()) if flight.overlaps(begun, done)}
         return tuple(sorted(seen - {after}))
 
     def reading_over(self, task: asyncio.Task[Any]) -> None:
-        self.readings.discard(task)
+        self.readings.pop(task, None)
         if not self.readings:
             self.landed.clear()
 

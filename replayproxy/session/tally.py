@@ -199,7 +199,7 @@ def lines(
     out += _snapshot_lines(tally)
     if tally.lane_ambiguous:
         out.append(
-            f"lanes       {_n(tally.lane_ambiguous, 'identical request')} overlapped in one lane, their order is unknown"
+            f"lanes       {_n(tally.lane_ambiguous, 'identical request')} overlapped in one lane, order unknown"
             " -> mark lanes with X-Replay-Lane"
         )
     if tally.resets_seen:

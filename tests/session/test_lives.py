@@ -82,7 +82,7 @@ def test_what_arrived_after_the_reading_does_not_overlap() -> None:
 async def test_what_landed_during_a_reading_still_overlaps_it_and_is_then_forgotten() -> None:
     one = live()
     reading = asyncio.create_task(asyncio.sleep(0))
-    one.readings.add(reading)
+    one.readings[reading] = None
     ended = exchange(at_ms=1, took_ms=5)
     one.arrive(ended.order, "main", 1 * MS)
     one.land(ended, 6 * MS)

@@ -1,0 +1,316 @@
+"""The recorder itself: what the proxy tells becomes records of a run, each in the episode that its carriers named.
+
+Rules of this file: everything runs on the event-loop thread. Whatever goes wrong in here is a fault of the episode
+it befell (incomplete) or, where none is known, of the run; it is never the traffic's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from replayproxy.core.canonical import Kind, body_of, view
+from replayproxy.core.effects import is_write
+from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
+from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Request, Run, Snapshot
+from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
+from replayproxy.session.camera import Camera, Plan
+from replayproxy.session.connections import Connections
+from replayproxy.session.lives import Live, only_listens
+from replayproxy.session.tally import Tally
+from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
+from replayproxy.state.capture import Capture
+from replayproxy.storage import Writer
+
+FAULTS_KEPT = 20
+ENDED_KEPT = 1_000
+FULL_WAIT = 0.005
+
+
+class Recording:
+    """One run being recorded: the `Scribe` of the proxy. `Episodes` opens and ends what is in it."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        run: Run,
+        envs: Sequence[EnvSpec],
+        book: EpisodeBook,
+        capture: Capture,
+        plan: Plan,
+        now: Callable[[], int],
+        wall: Callable[[], int],
+        resets: Sequence[Reset] = (),
+        bucket: Episode | None = None,
+    ) -> None:
+        self.writer, self.run, self.book = writer, run, book
+        self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
+        self.now, self.wall = now, wall
+        self.tally = Tally(run=run.name)
+        self.camera = Camera(
+            capture, plan=plan, keep=self.keep_snapshot, others=self.open_and_lately, now=now, wall=wall
+        )
+        self.lives: dict[str, Live] = {}
+        self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
+        self._resets = tuple(resets)
+        self._bucket = bucket
+        self._last_order = 0
+        self._open_keys: set[int] = set()
+        self._connections = Connections(self.put_event, now=now, wall=wall)
+
+    # -- episodes ------------------------------------------------------------------------------------------------
+
+    def open_and_lately(self) -> Iterable[Live]:
+        return (*self.lives.values(), *self.ended)
+
+    def open(self, episode: Episode, *, by_api: bool = False) -> Live:
+        """Puts a declared episode into the book and the store. The caller has checked its name."""
+        stored = self.writer.open_episode(replace(episode, run_key=self.run.key))
+        self.book.open(stored, by_api=by_api)
+        self.tally.declared += 1
+        return self._living(stored)
+
+    def _living(self, episode: Episode) -> Live:
+        live = Live(episode=episode, last_active=self.now())
+        self.lives[episode.name] = live
+        self._open_keys.add(episode.key)
+        return live
+
+    def update(self, live: Live, **changes: Any) -> None:
+        """A newer value of an open episode, in the book and in the store."""
+        live.episode = replace(live.episode, **changes)
+        self.book.update(live.episode)
+        self.writer.update_episode(live.episode)
+
+    def retire(self, live: Live) -> None:
+        """Its seal is on its way: nothing more belongs to it."""
+        live.ended_at = self.now()
+        self.lives.pop(live.episode.name, None)
+        self._open_keys.discard(live.episode.key)
+        self.ended.append(live)
+        # Only for as long as a reading may ask who was open; what an episode held in memory goes now.
+        live.crossed.clear()
+        live.keys.clear()
+
+    def bucket(self) -> Episode:
+        """Where unattributed traffic goes; made with the first of it."""
+        if self._bucket is None:
+            opened = Episode(
+                key=0, run_key=self.run.key, name=UNATTRIBUTED, declared=False,
+                opened=self.now(), opened_wall=self.wall(),
+            )  # fmt: skip
+            self._bucket = self.writer.open_episode(opened)
+        return self._bucket
+
+    @property
+    def has_bucket(self) -> bool:
+        return self._bucket is not None
+
+    # -- the proxy's seam ----------------------------------------------------------------------------------------
+
+    def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
+        """A request's head is here: who it belongs to, where it goes, and its place in the order."""
+        del listener
+        order = self._order(at)
+        reset = self._reset(env, method, target)
+        if reset is not None and not reset.body:
+            attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
+            return self._ticket(order, attribution, env, is_reset=True)
+        attribution = self.book.attribute(claims, at=at, wall=self.wall())
+        if attribution.opened:
+            attribution = self._first_seen(attribution)
+        if attribution.episode is not None:
+            live = self.lives[attribution.episode.name]
+            live.arrive(order, attribution.lane, at)
+        return self._ticket(order, attribution, env)
+
+    def _first_seen(self, attribution: Attribution) -> Attribution:
+        assert attribution.episode is not None
+        try:
+            stored = self.writer.open_episode(replace(attribution.episode, run_key=self.run.key))
+        except BaseException:
+            # It is in the book already, but will never be in the store: the next request may try again.
+            self.book.forget(attribution.episode.name)
+            raise
+        self.book.update(stored)
+        live = self._living(stored)
+        self.camera.undeclared_start(live)
+        return with_key(attribution, stored)
+
+    def _order(self, at: int) -> tuple[int, int]:
+        self._last_order = max(at, self._last_order + 1)
+        return (self._last_order, 0)
+
+    def _ticket(self, order: tuple[int, int], attribution: Attribution, env: str, *, is_reset: bool = False) -> Ticket:
+        spec = self.envs[env]
+        upstream: str | None = spec.upstream
+        note = ""
+        if upstream == DYNAMIC:
+            upstream = attribution.episode.envs.get(env) if attribution.episode else None
+            if upstream is None:
+                why = attribution.reason or f"episode {attribution.episode and attribution.episode.name} names none"
+                note = f"environment {env} is dynamic, and this request has no upstream: {why}"
+        return Ticket(
+            order=order,
+            attribution=attribution,
+            env=env,
+            upstream=upstream,
+            reads=spec.reads,
+            is_reset=is_reset,
+            note=note,
+        )
+
+    def _reset(self, env: str, method: bytes, target: bytes) -> Reset | None:
+        for reset in self._resets:
+            if reset.env == env and reset.method.encode() == method and reset.target == target:
+                return reset
+        return None
+
+    def sink(self) -> BodySink:
+        return self.writer.body_sink()
+
+    async def before_forward(self, ticket: Ticket, request: Request) -> None:
+        live = self.live_of(ticket)
+        if live is not None and (flight := live.flights.get(ticket.order)) is not None:
+            flight.listens = only_listens(request)
+
+    async def hold(self, ticket: Ticket, exchange: Exchange) -> int:
+        """A write's answer waits here for the snapshots that show its effect."""
+        live = self.live_of(ticket)
+        flight = live.flights.get(ticket.order) if live else None
+        if live is None or flight is None:
+            return 0
+        flight.judged = True
+        flight.ended = exchange.times.up_end
+        if not self._is_followed(live, ticket, exchange):
+            return 0
+        begun = self.now()
+        await self.camera.hold(live, self.camera.after_write(live, exchange))
+        return self.now() - begun if self.camera.plan.mode == "hold" else 0
+
+    def _is_followed(self, live: Live, ticket: Ticket, exchange: Exchange) -> bool:
+        """Whether a snapshot follows this exchange; the cheap question comes first."""
+        return (
+            self.camera.wants(live, exchange.env)
+            and is_write(exchange.request, ticket.reads)
+            and not self._equals_reset(exchange)
+        )
+
+    def _equals_reset(self, exchange: Exchange) -> bool:
+        reset = self._reset(exchange.env, exchange.request.method, exchange.request.target)
+        if reset is None:
+            return False
+        body = exchange.request.body
+        if not reset.body or body is None:
+            return not reset.body
+        wanted = body_of(reset.body.encode())
+        if body.digest == wanted.digest:
+            return True
+        sent, wired = view(exchange.request.fields, body), view(exchange.request.fields, wanted)
+        return sent.kind is Kind.JSON and sent.key == wired.key
+
+    def finished(self, ticket: Ticket, exchange: Exchange) -> None:
+        """Stores the exchange where it belongs."""
+        live = self.live_of(ticket)
+        if live is not None:
+            self._landed(live, ticket, exchange)
+        if live is None or self._equals_reset(exchange):
+            self._put_aside(ticket, exchange)
+            return
+        if not self.writer.room():
+            raise RuntimeError("queue full: an exchange was not stored")
+        self.writer.put_exchange(live.episode.key, exchange)
+        self.tally.exchange(exchange, attributed=True)
+        self._connections.used_by(exchange, live.episode.key)
+
+    def _landed(self, live: Live, ticket: Ticket, exchange: Exchange) -> None:
+        flight = live.flights.get(ticket.order)
+        judged = flight is None or flight.judged
+        live.land(exchange, self.now())
+        # An answer that streamed, or whose agent left, was never held; its effect is looked for all the same.
+        if not judged and live.ending is None and self._is_followed(live, ticket, exchange):
+            self.camera.after_write(live, exchange)
+
+    def _put_aside(self, ticket: Ticket, exchange: Exchange) -> None:
+        if ticket.is_reset or self._equals_reset(exchange):
+            exchange = replace(exchange, is_reset=True, carrier="reset")
+        elif ticket.attribution.episode is not None:
+            exchange = replace(exchange, carrier=SEALED)  # it outlived its episode
+        if not self.writer.room():
+            raise RuntimeError("queue full: an exchange was not stored")
+        key = self.bucket().key
+        self.writer.put_exchange(key, exchange)
+        self.tally.exchange(exchange, attributed=False)
+        self._connections.used_by(exchange, key)
+
+    def live_of(self, ticket: Ticket) -> Live | None:
+        """The episode of a ticket for as long as it is not sealed."""
+        episode = ticket.attribution.episode
+        live = self.lives.get(episode.name) if episode is not None else None
+        return live if live is not None and episode is not None and live.episode.key == episode.key else None
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def event(self, ticket: Ticket | None, kind: str, detail: Mapping[str, Any], at: int) -> None:
+        live = self.live_of(ticket) if ticket is not None else None
+        if kind != ESCAPING_LINKS:
+            self._connections.event(live.episode.key if live else None, kind, detail, at)
+            return
+        count = int(detail.get("count", 0))
+        self.tally.escaping += count
+        if live is not None:
+            live.episode = replace(live.episode, escaping_links=live.episode.escaping_links + count)
+
+    def put_event(self, key: int, event: Event) -> None:
+        """Lets it go when the episode is sealed, or the queue full: an event is never worth an exchange."""
+        if (key in self._open_keys or (self._bucket is not None and self._bucket.key == key)) and self.writer.room():
+            self.writer.put_event(key, event)
+
+    # -- faults and the queue ------------------------------------------------------------------------------------
+
+    def fault(self, ticket: Ticket | None, where: str, error: BaseException) -> None:
+        """Evidence is missing from here on. Never raises."""
+        text = " ".join(f"{where}: {error or type(error).__name__}".split())[:200]
+        try:
+            live = self.live_of(ticket) if ticket is not None else None
+            if live is not None:
+                self.mark_fault(live, text)
+            else:
+                self.run_fault(text)
+        except Exception:
+            # The store cannot take the mark either. The episode stays unsealed, and so incomplete, and the exit code
+            # comes from the tally.
+            self.run_fault(text)
+
+    def mark_fault(self, live: Live, text: str) -> None:
+        """The episode is incomplete from now on, also when the recorder is killed."""
+        if text not in live.episode.faults and len(live.episode.faults) < FAULTS_KEPT:
+            live.episode = replace(live.episode, faults=(*live.episode.faults, text))
+            self.book.update(live.episode)
+            if self.writer.room():
+                self.writer.update_episode(live.episode)
+
+    def run_fault(self, text: str) -> None:
+        if text not in self.tally.faults and len(self.tally.faults) < FAULTS_KEPT:
+            self.tally.faults.append(text)
+
+    def keep_snapshot(self, live: Live, snapshot: Snapshot) -> None:
+        """Stores a snapshot, or marks the episode that it lacks one."""
+        try:
+            if not self.writer.room():
+                raise RuntimeError("queue full: a snapshot was not stored")
+            self.writer.put_snapshot(live.episode.key, snapshot)
+            self.tally.snapshot(snapshot)
+        except Exception as error:
+            self.mark_fault(live, f"snapshot: {error}")
+
+    def room(self) -> bool:
+        return self.writer.room()
+
+    async def wait_room(self) -> None:
+        while not self.writer.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
+            await asyncio.sleep(FULL_WAIT)
