@@ -222,10 +222,14 @@ def _databases(directory: Path, env: lmdb.Environment, *, create: bool) -> dict[
     return dbs
 
 
+class NewerFormat(StoreTrouble):
+    """The store was written by a newer replayproxy: nothing can be said about its records."""
+
+
 def _check_format(directory: Path, stored: bytes | None) -> None:
     found = int.from_bytes(stored or b"", "big")
     if found > FORMAT:
-        raise StoreTrouble(
+        raise NewerFormat(
             f"{directory} was written by a newer replayproxy (format {found}, this one knows {FORMAT})",
             hint="upgrade replayproxy",
         )

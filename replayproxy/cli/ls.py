@@ -1,0 +1,101 @@
+"""`replayproxy ls`: the runs of a store, or the episodes of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from replayproxy.cli.common import columns, count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.moments import ago, duration, moment
+from replayproxy.session.listing import Listing, RunLine, listing, run_line
+from replayproxy.session.look import Stores
+
+VERDICTS = ("clean", "suspect", "poisoned", "unknown")
+
+
+@click.command(short_help="List runs, or the episodes of a run.")
+@click.argument("run", required=False)
+@store_option
+@json_option
+def command(run: str | None, stores: tuple[Path, ...], as_json: bool) -> int:
+    """List the runs of the store; with RUN, the episodes of that run.
+
+    A verdict is that of the last check of the run, `unknown` before there was one.
+    """
+    with open_reader(stores) as opened:
+        if run is None:
+            lines = [run_line(reader, one) for reader, one in opened.runs()]
+            if as_json:
+                echo_json({"runs": [line.to_json() for line in lines]})
+            else:
+                click.echo("\n".join(runs_text(lines)))
+            return 0
+        found = _one(opened, run)
+        if as_json:
+            echo_json(found.to_json())
+        else:
+            click.echo("\n".join(run_text(found)))
+        return 0
+
+
+def _one(opened: Stores, run: str) -> Listing:
+    found = opened.find(run)
+    if found.resolved.episode is not None or found.resolved.finding is not None:
+        raise click.UsageError(f"ls takes a run; to look at {run}: replayproxy show {run}")
+    return listing(found.reader, found.resolved.run)
+
+
+def runs_text(lines: list[RunLine]) -> list[str]:
+    """The table of runs."""
+    if not lines:
+        return ["no runs        next: replayproxy record --env NAME=URL -- COMMAND"]
+    rows = [("RUN", "EPISODES", "EXCHANGES", "STATE", "VERDICTS", "OPENED")]
+    for line in lines:
+        total = sum(line.states.values())
+        rows.append(
+            (
+                safe(line.run.name),
+                f"{total:,}",
+                f"{line.exchanges:,}",
+                _states(line.states) + (f", {line.unattributed:,} unattributed" if line.unattributed else ""),
+                "  ".join(f"{name} {line.verdicts[name]:,}" for name in VERDICTS if line.verdicts.get(name)) or "-",
+                f"{moment(line.run.opened_wall)} ({ago(line.run.opened_wall)})",
+            )
+        )
+    return [*columns(rows, right=(1, 2)), f"{count(len(lines), 'run')}        next: replayproxy ls RUN"]
+
+
+def _states(states: Any) -> str:
+    if not states:
+        return "empty"
+    return next(iter(states)) if len(states) == 1 else ", ".join(f"{n:,} {state}" for state, n in states.items())
+
+
+def run_text(found: Listing) -> list[str]:
+    """The table of a run's episodes, the totals first."""
+    told = Counter(line.verdict for line in found.episodes)
+    head = f"{safe(found.run.name)}   {count(len(found.episodes), 'episode')}   "
+    head += "  ".join(f"{name} {told[name]:,}" for name in VERDICTS)
+    if found.unattributed:
+        head += f"   UNATTRIBUTED {count(found.unattributed, 'exchange')}"
+    rows = [("EPISODE", "TASK", "SEED", "ATT", "EXCH", "REWARD", "TOOK", "STATE", "VERDICT", "WHY")]
+    for line in found.episodes:
+        e = line.episode
+        rows.append(
+            (
+                safe(e.name), safe(e.task or "-"), _number(e.seed), _number(e.attempt), f"{line.exchanges:,}",
+                "-" if e.reward is None else f"{e.reward:.2f}", duration(line.took_ns), e.state.value,
+                line.verdict, safe(line.why),
+            )
+        )  # fmt: skip
+    name = found.run.name
+    following = f"replayproxy show {name}/EPISODE" if found.checked else f"replayproxy check {name}"
+    table = columns(rows, right=(2, 3, 4, 5, 6)) if found.episodes else []
+    return [head, *table, f"{count(len(found.episodes), 'episode')}        next: {following}"]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

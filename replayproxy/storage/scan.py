@@ -1,0 +1,245 @@
+"""Reads every record of a store and prints what is damaged: `python -m replayproxy.storage.scan PATH [--skip STAGE]..`.
+
+It runs as a process of its own, because a damaged file can end whatever process reads it (SIGBUS, an assertion in
+LMDB); `storage.verify` starts it and understands it. One JSON object a line: {"stage": NAME} before a stage begins,
+{"damaged": {...}} for each damage, {"read": {...}} at the end; {"newer": WHY} when the format is not known.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from replayproxy.core.prolly import children
+from replayproxy.core.values import Body, Episode, Event, Exchange, Run, Snapshot
+from replayproxy.errors import StoreTrouble
+from replayproxy.storage import cold, environment
+from replayproxy.storage.codec import decode_exchange
+from replayproxy.storage.frame import Broken, open_blob
+from replayproxy.storage.layout import DATA_FILE, META_LAST_CHECK, episode_name_key, exchange_order, number, u64
+from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
+
+type Damage = dict[str, str]
+
+
+def _damage(kind: str, address: str, why: object) -> Damage:
+    return {"kind": kind, "address": address, "why": str(why)}
+
+
+class Scan:
+    """One reading of a store, at one moment. A stage is a method that yields damages."""
+
+    def __init__(self, env: environment.Environment, txn: Any) -> None:
+        self._env, self._txn, self._dbs = env, txn, env.dbs
+        self._runs: dict[int, str] = {}
+        self._episodes: dict[int, str] = {}
+        self._seals: list[Episode] = []
+        self._nodes: set[bytes] = set()
+        self.read: Counter[str] = Counter()
+        self.stages: dict[str, Callable[[], Iterator[Damage]]] = {
+            "file": self.file,
+            "runs": self.runs,
+            "episodes": self.episodes,
+            "exchanges": self.exchanges,
+            "snapshots": self.snapshots,
+            "seals": self.seals,
+            "events": self.events,
+            "checks": self.checks,
+            "blobs": self.blobs,
+        }
+
+    def _all(self, db: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        for key, value in under(self._txn, self._dbs[db], prefix):
+            self.read[db] += 1
+            yield key, value
+
+    def _has(self, db: str, key: bytes) -> bool:
+        return self._txn.get(key, db=self._dbs[db]) is not None
+
+    def file(self) -> Iterator[Damage]:
+        """Does every database hold as many records as its root says?"""
+        for name, db in self._dbs.items():
+            expected = self._txn.stat(db)["entries"]
+            found = sum(1 for _ in keys_under(self._txn, db, b""))
+            if expected != found:
+                yield _damage("file", name, f"{found} records are there, its root says {expected}")
+
+    def runs(self) -> Iterator[Damage]:
+        for key, raw in self._all("runs"):
+            try:
+                run = cold.decode(Run, raw)
+                if u64(run.key) != key:
+                    raise Broken("it lies under the key of another record")
+            except Broken as broken:
+                self._runs[number(key)] = f"run {number(key)}"
+                yield _damage("run", f"run {number(key)}", broken)
+                continue
+            self._runs[run.key] = run.name
+            if not self._has("removed", key) and self._txn.get(run.name.encode(), db=self._dbs["run-names"]) != key:
+                yield _damage("name", run.name, "its name leads to another run, or nowhere")
+        for name, key in self._all("run-names"):
+            if not self._has("runs", key):
+                yield _damage("name", name.decode("utf-8", "backslashreplace"), "the run it names is not there")
+
+    def episodes(self) -> Iterator[Damage]:
+        for key, raw in self._all("episodes"):
+            run = number(key[:8])
+            where = f"{self._runs.get(run, f'run {run}')}/episode {number(key[8:])}"
+            try:
+                episode, _ = cold.decode_episode(raw)
+                if u64(episode.run_key) + u64(episode.key) != key:
+                    raise Broken("it lies under the key of another record")
+            except Broken as broken:
+                self._episodes[number(key[8:])] = where
+                yield _damage("episode", where, broken)
+                continue
+            where = f"{self._runs.get(run, f'run {run}')}/{episode.name}"
+            self._episodes[episode.key] = where
+            if episode.seal is not None:
+                self._seals.append(episode)
+            if not self._has("runs", key[:8]):
+                yield _damage("episode", where, "its run is not there")
+            named = self._txn.get(episode_name_key(run, episode.name), db=self._dbs["episode-names"])
+            if named != key[8:] and not self._has("removed", key):
+                yield _damage("name", where, "its name leads to another episode, or nowhere")
+        for name, key in self._all("episode-names"):
+            if not self._has("episodes", name[:8] + key):
+                shown = name[8:].decode("utf-8", "backslashreplace")
+                where = f"{self._runs.get(number(name[:8]), f'run {number(name[:8])}')}/{shown}"
+                yield _damage("name", where, "the episode it names is not there")
+
+    def _numbered(self, db: str) -> Iterator[tuple[str, int, bytes, bytes]]:
+        """Every record of an episode-wise database: the episode's address, the record's number in it, key, value."""
+        current, seq = b"", 0
+        for key, raw in self._all(db):
+            seq = seq + 1 if key[:8] == current else 1
+            current = key[:8]
+            yield self._episodes.get(number(current), f"episode {number(current)}"), seq, key, raw
+
+    def _orphan(self, key: bytes, where: str, seq: int) -> Iterator[Damage]:
+        if seq == 1 and number(key[:8]) not in self._episodes:
+            yield _damage("episode", where, "it has records, and is not there itself")
+
+    def exchanges(self) -> Iterator[Damage]:
+        for where, seq, key, raw in self._numbered("exchanges"):
+            yield from self._orphan(key, where, seq)
+            try:
+                exchange = decode_exchange(raw, exchange_order(key), seq)
+            except Broken as broken:
+                yield _damage("exchange", f"{where}#{seq}", broken)
+                continue
+            yield from self._bodies(f"{where}#{seq}", exchange)
+
+    def _bodies(self, where: str, exchange: Exchange) -> Iterator[Damage]:
+        bodies: dict[str, Body | None] = {"request": exchange.request.body}
+        if exchange.response is not None:
+            bodies["response"] = exchange.response.body
+        for which, body in bodies.items():
+            missing = sum(not self._has("blobs", address) for address in body.pieces) if body else 0
+            if body and missing:
+                yield _damage("body", where, f"{missing} of {len(body.pieces)} pieces of its {which} are missing")
+
+    def snapshots(self) -> Iterator[Damage]:
+        for where, _, key, raw in self._numbered("snapshots"):
+            address = f"{where}/s{int.from_bytes(key[8:], 'big')}"
+            try:
+                shot = cold.decode(Snapshot, raw)
+                if shot.n != int.from_bytes(key[8:], "big"):
+                    raise Broken("it lies under the key of another record")
+            except Broken as broken:
+                yield _damage("snapshot", address, broken)
+                continue
+            for root in (shot.root, shot.aside):
+                if root is not None and (missing := self._missing_nodes(root)):
+                    yield _damage("snapshot", address, f"{missing} nodes of its state are missing or damaged")
+
+    def _missing_nodes(self, root: bytes) -> int:
+        """Walks a state's tree; what an earlier snapshot shares with it is not walked again unless it was damaged."""
+        missing, todo = 0, [root]
+        while todo:
+            address = todo.pop()
+            if address in self._nodes:
+                continue
+            raw = self._txn.get(address, db=self._dbs["blobs"])
+            try:
+                todo += children(open_blob(address, raw or b""))
+                self._nodes.add(address)
+            except (Broken, ValueError):
+                missing += 1
+        return missing
+
+    def seals(self) -> Iterator[Damage]:
+        for episode in self._seals:
+            chain = Chain()
+            for key, raw in under(self._txn, self._dbs["exchanges"], u64(episode.key)):
+                chain.exchange(key, raw)
+            for key, raw in under(self._txn, self._dbs["snapshots"], u64(episode.key)):
+                chain.snapshot(key, raw)
+            assert episode.seal is not None
+            if trouble := seal_trouble(episode.seal, chain.seal()):
+                yield _damage("seal", self._episodes[episode.key], trouble)
+
+    def events(self) -> Iterator[Damage]:
+        for where, seq, key, raw in self._numbered("events"):
+            yield from self._orphan(key, where, seq)
+            try:
+                cold.decode(Event, raw)
+            except Broken as broken:
+                yield _damage("event", f"event {seq} of {where}", broken)
+
+    def checks(self) -> Iterator[Damage]:
+        for key, raw in self._all("checks"):
+            try:
+                cold.decode_document(raw)
+            except Broken as broken:
+                yield _damage("check", self._runs.get(number(key), f"run {number(key)}"), broken)
+        last = self._txn.get(META_LAST_CHECK, db=self._dbs["meta"])
+        if last is not None and not self._has("checks", last):
+            yield _damage("check", self._runs.get(number(last), "?"), "the last check is not there")
+
+    def blobs(self) -> Iterator[Damage]:
+        for address, raw in self._all("blobs"):
+            try:
+                open_blob(address, raw)
+            except Broken as broken:
+                yield _damage("blob", address.hex(), broken)
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """See the module."""
+    path, *rest = arguments
+    skipped = set(rest[1::2])
+    try:
+        env = environment.acquire(Path(path), create=False)
+    except environment.NewerFormat as newer:
+        _say({"newer": newer.what})
+        return
+    except StoreTrouble as trouble:
+        _say({"damaged": _damage("file", DATA_FILE, trouble.what), "read": {}})
+        return
+    with env.reading() as txn:
+        scan = Scan(env, txn)
+        for name, stage in scan.stages.items():
+            if name in skipped:
+                continue
+            _say({"stage": name})
+            try:
+                for damage in stage():
+                    _say({"damaged": damage})
+            except Exception as error:  # LMDB's own words about a damaged page; the other stages still have a chance
+                _say({"damaged": _damage("file", name, f"{type(error).__name__}: {error}")})
+        _say({"read": dict(scan.read)})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
