@@ -11,8 +11,10 @@ All numbers are big-endian. An address is the BLAKE2b-256 of the node's bytes (`
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -24,7 +26,7 @@ from replayproxy.core.values import Row
 
 FORMAT = 1
 NODE_SIZE = 4096
-PIECE_SIZE = 64 * 1024
+PIECE_LEAST, PIECE_MOST = 4 * 1024, 64 * 1024
 LARGE = 16 * 1024
 """A value longer than this is stored as pieces of its own, so that nodes stay small."""
 
@@ -127,8 +129,30 @@ def encode_value(row: Row, nodes: Nodes) -> bytes:
     value = b"b" + bytes(row) if isinstance(row, bytes | bytearray) else b"j" + rowcode.encode(row)
     if len(value) <= LARGE:
         return value
-    pieces = [keep(_PIECE_HEAD + value[at : at + PIECE_SIZE], nodes) for at in range(0, len(value), PIECE_SIZE)]
+    pieces = [keep(_PIECE_HEAD + piece, nodes) for piece in in_pieces(value)]
     return _REFERENCE.pack(b"r", len(value)) + b"".join(pieces)
+
+
+_PLACES = re.compile(rb"[,\n]")
+
+
+def in_pieces(data: bytes) -> Iterator[bytes]:
+    """Cuts behind a comma or a line's end, where the bytes that follow say so, else at PIECE_MOST.
+
+    A large document that changes in one place so keeps the pieces before and behind it. Part of the format: equal
+    values must be cut alike.
+    """
+    begun, end = 0, len(data)
+    while end - begun > PIECE_MOST:
+        cut = begun + PIECE_MOST
+        for place in _PLACES.finditer(data, begun + PIECE_LEAST, cut):
+            at = place.end()
+            if not zlib.crc32(data[at : at + 12]) & 0x3FF:
+                cut = at
+                break
+        yield data[begun:cut]
+        begun = cut
+    yield data[begun:end]
 
 
 def decode_value(value: bytes, load: Load) -> Row:

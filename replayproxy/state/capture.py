@@ -72,7 +72,8 @@ class Capture:
         """
         source = self._source(loaded or self._loaded[name], context or {})
         shot = await source.read(self._limit)
-        status, in_flight = SnapshotStatus.MISSING, ()
+        status = SnapshotStatus.MISSING
+        in_flight: tuple[tuple[int, int], ...] = ()
         if shot.root is not None:
             in_flight = overlapping(shot.begun, shot.done) if overlapping is not None else ()
             status = SnapshotStatus.TORN if in_flight else SnapshotStatus.TAKEN

@@ -218,6 +218,15 @@ def test_a_large_value_is_stored_in_pieces_that_equal_values_share() -> None:
     assert same(prolly.rows((t := prolly.build({"d": {"": large}})).root, Store(t))["d"][""], large)
 
 
+def test_a_large_document_that_changes_in_one_place_keeps_most_of_its_pieces() -> None:
+    deals = [{"id": n, "name": f"deal {n}", "amount": n * 7 % 1000} for n in range(20_000)]
+    a = prolly.build({"document": {"": deals}})
+    deals.insert(9_000, {"id": -1, "name": "new", "amount": 0})
+    b = prolly.build({"document": {"": deals}})
+    assert len(b.nodes) >= 20
+    assert len(b.nodes.keys() - a.nodes.keys()) <= 4
+
+
 def test_children_name_every_node_of_a_tree() -> None:
     tree = prolly.build({"t": table(3000), "f": {"a": b"x" * 200_000}})
     seen, todo = set(), [tree.root]
