@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from replayproxy.proxy.listeners import EnvOptions, Listener
+from mitmproxy import http, options
+from mitmproxy.addons.core import Core
+from mitmproxy.addons.next_layer import NextLayer
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.master import Master
+from mitmproxy.proxy.mode_servers import ServerInstance
+from mitmproxy.proxy.mode_specs import ProxyMode
+
+from replayproxy.core.values import Outcome
+from replayproxy.errors import WrongUsage
+from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, bind, bound_address, listener_for
+from replayproxy.proxy.live import Clock
+from replayproxy.proxy.record_addon import RecordAddon
+from replayproxy.proxy.routes import Route, Upstream, parse_upstream
 from replayproxy.proxy.scribe import Scribe, Ticket
+from replayproxy.proxy.upstream_tls import UpstreamTls
+
+_BACKLOG = 4096
+"""asyncio's default of 100 makes a burst of agents wait for SYN retries."""
+
+_NEVER = 365 * 24 * 3600
+"""mitmproxy closes connections that were quiet for 10 minutes of wall time: quiet event streams, and everything on a
+clock jump. How long a connection lives is the agent's and the environment's affair."""
+
+_CLOSING = 1.5
+"""Seconds that the connections have to close at a stop, after the grace."""
+
+_NOWHERE = "http://replayproxy.invalid:9"
+"""Stands where mitmproxy wants an upstream that only the ticket knows. Never looked up: connections are lazy."""
 
 
 class ProxyEngine:
-    """One per process: mitmproxy keeps its options in a global, so a second engine would steal the first's flows."""
+    """One per process: mitmproxy keeps its options in a global, so a second engine would steal the first's flows.
+
+    `upstream_timeout`: seconds that the environment has to begin its answer (None: as long as the agent waits).
+    """
 
     def __init__(
         self,
@@ -20,11 +53,37 @@ class ProxyEngine:
         wall: Callable[[], int],
         upstream_timeout: float | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._scribe, self._timeout = scribe, upstream_timeout
+        self._listening: dict[Listener, ServerInstance[Any]] = {}
+        self._routes: dict[tuple[str, int], tuple[Listener, Route]] = {}
+        self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self)
+        self._addon.on_over = self._exchange_over
+        self._proxyserver = Proxyserver()  # type: ignore[no-untyped-call]
+        self._master: Master | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._quiet = asyncio.Event()
+        self._log = _Faults(scribe)
 
     async def start(self) -> None:
         """Must be called in the running loop, before `listen`."""
-        raise NotImplementedError
+        self._log.install()
+        master = Master(options.Options())
+        master.addons.add(  # type: ignore[no-untyped-call]
+            Core(), self._proxyserver, NextLayer(), UpstreamTls(self._options_of), self._addon
+        )
+        master.options.update(  # type: ignore[no-untyped-call]
+            mode=[],
+            connection_strategy="lazy",
+            keep_host_header=True,  # the agent's Host is to be recorded; the add-on writes the environment's
+            rawtcp=False,  # an unknown protocol would pass unrecorded
+            tcp_timeout=_NEVER,
+        )
+        self._master = master
+        self._tasks.append(asyncio.create_task(master.run()))
+        if self._timeout is not None:
+            self._tasks.append(asyncio.create_task(self._addon.watch_overdue(self._timeout)))
+        await asyncio.sleep(0)
 
     async def listen(
         self,
@@ -41,26 +100,162 @@ class ProxyEngine:
 
         Raises WorldTrouble when the address is taken or not this machine's, WrongUsage for an upstream that is none.
         """
-        raise NotImplementedError
+        target = _parsed(upstream)
+        sock = bind(host, port)
+        bound = bound_address(sock)
+        listener = listener_for(
+            env, upstream, target, bound, port_episode=port_episode, advertise=advertise, options=options
+        )
+        route = Route(
+            env=env,
+            listener=listener.url,
+            fixed=target,
+            origin=listener.origin,
+            port=bound[1],
+            keep_host=listener.options.host_header == "keep",
+            port_episode=port_episode,
+        )
+        mode = ProxyMode.parse(f"reverse:{target.origin if target else _NOWHERE}@{bound[1]}")
+        instance: Any = ServerInstance.make(mode, self._proxyserver)
+
+        async def accept(*_: Any) -> list[asyncio.Server]:
+            return [await asyncio.start_server(instance.handle_stream, sock=sock, backlog=_BACKLOG)]
+
+        # mitmproxy's own way is find-a-free-port-then-bind, which races, and it refuses two listeners with port 0.
+        instance.listen = accept
+        self._routes[bound] = (listener, route)
+        await instance.start()
+        self._listening[listener] = instance
+        return listener
 
     async def unlisten(self, listener: Listener) -> None:
         """Stops accepting there; connections that exist go on."""
-        raise NotImplementedError
+        instance = self._listening.pop(listener, None)
+        if instance is not None:
+            await instance.stop()
+
+    def _entry(self, sockname: Any) -> tuple[Listener, Route] | None:
+        host, port = sockname[0], sockname[1]
+        for at in ((host, port), ("0.0.0.0", port), ("::", port)):
+            if found := self._routes.get(at):
+                return found
+        return None
+
+    def route(self, flow: http.HTTPFlow) -> Route | None:
+        """The record add-on asks where a flow's requests go."""
+        found = self._entry(flow.client_conn.sockname)
+        return found[1] if found else None
+
+    def _options_of(self, sockname: Any) -> EnvOptions:
+        found = self._entry(sockname)
+        return found[0].options if found else EnvOptions()
 
     def in_flight(self) -> tuple[Ticket, ...]:
         """The tickets whose exchange has not finished."""
-        raise NotImplementedError
+        return tuple(live.ticket for live in self._addon.open if live.ticket is not None and not live.ended)
 
-    def release(self, wanted: Callable[[Ticket], bool]) -> int:
+    def release(self, wanted: Callable[[Ticket], bool], *, streams_only: bool = False) -> int:
         """Ends the recording of open exchanges that `wanted` names, as OPEN_AT_END: `finished` is called for each
-        before this returns. Their traffic goes on, unrecorded. Returns how many."""
-        raise NotImplementedError
+        before this returns. Their traffic goes on, unrecorded. Returns how many. `streams_only`: only those whose
+        answer is passed on as it comes, and WebSockets."""
+        chosen = [
+            live
+            for live in self._addon.open
+            if live.ticket and not live.ended and (live.is_stream or not streams_only) and wanted(live.ticket)
+        ]
+        for live in chosen:
+            live.release(Outcome.OPEN_AT_END, error="open at end")
+        return len(chosen)
+
+    def stats(self) -> dict[str, Any]:
+        """Connections and exchanges under way, for health answers."""
+        return {"connections": len(self._proxyserver.connections), "in_flight": len(self.in_flight())}
+
+    # Stopping
 
     async def stop(self, grace: float = 5.0) -> None:
         """Stops accepting, lets what is in flight end for up to `grace` seconds, cuts the rest (OPEN_AT_END, each
         handed to the scribe), and returns within 8 s in any case. May be called twice."""
-        raise NotImplementedError
+        if self._master is None or self._stopping:
+            return
+        self._stopping = True
+        for listener in list(self._listening):
+            await self.unlisten(listener)
+        self._close_idle()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(grace, 6.0)):
+                while self.in_flight():
+                    self._quiet.clear()
+                    await self._quiet.wait()
+        self.release(lambda _: True)
+        await self._close_all()
+        self._master.shutdown()  # type: ignore[no-untyped-call]
+        await asyncio.wait(self._tasks[:1], timeout=0.5)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._log.uninstall()
 
-    def stats(self) -> dict[str, Any]:
-        """Connections and exchanges under way, for health answers."""
-        raise NotImplementedError
+    def _busy(self) -> set[str]:
+        return {live.agent_connection for live in self._addon.open if not live.ended}
+
+    def _close_idle(self) -> None:
+        busy = self._busy()
+        for identity, handler in list(self._proxyserver.connections.items()):
+            if identity not in busy:
+                _close(handler)
+
+    def _exchange_over(self, connection: str) -> None:
+        if not self._stopping:
+            return
+        # The connection is closed once its last bytes are written, not in the middle of this call.
+        asyncio.get_running_loop().call_soon(self._close_idle)
+        self._quiet.set()
+
+    async def _close_all(self) -> None:
+        for handler in list(self._proxyserver.connections.values()):
+            _close(handler)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                while self._proxyserver.connections:  # noqa: ASYNC110  mitmproxy tells nobody when the last is gone
+                    await asyncio.sleep(0.01)
+
+
+def _close(handler: Any) -> None:
+    """Closes an agent's connection; its connections to environments follow."""
+    transport = handler.transports.get(handler.client)
+    if transport is not None and transport.handler is not None:
+        transport.handler.cancel("the proxy stops")
+
+
+def _parsed(upstream: str) -> Upstream | None:
+    if upstream == DYNAMIC:
+        return None
+    try:
+        return parse_upstream(upstream)
+    except ValueError as error:
+        raise WrongUsage(f"{upstream!r} is no environment's URL: {error}", hint="--env NAME=http://HOST:PORT") from None
+
+
+class _Faults(logging.Handler):
+    """mitmproxy says in its log, and only there, when it or an add-on has crashed. None of it goes to stderr."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        super().__init__(logging.ERROR)
+        self._scribe = scribe
+        self._logger = logging.getLogger("mitmproxy")
+        self._was = (self._logger.level, self._logger.propagate)
+
+    def install(self) -> None:
+        self._logger.setLevel(logging.ERROR)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def uninstall(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.level, self._logger.propagate = self._was
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        with suppress(Exception):
+            self._scribe.fault(None, "mitmproxy", error or RuntimeError(record.getMessage()))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from replayproxy.errors import WorldTrouble
+from replayproxy.proxy.routes import Upstream
 
 DYNAMIC = "dynamic"
 """The upstream of a listener whose environment comes with each request's ticket."""
@@ -39,3 +44,57 @@ class Listener:
     def episode_url(self, encoded_name: str) -> str:
         """The URL for one episode in path style; `encoded_name` is percent-encoded."""
         return f"{self.origin}/rp/{encoded_name}{self.url.removeprefix(self.origin)}"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket of our own for one listener; port 0 lets the system choose, without a gap in which it could be taken.
+
+    Raises WorldTrouble.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With protocol 0 asyncio does not know the socket for TCP and leaves Nagle's algorithm on: 44 ms per answer.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        where = authority(host, port)
+        if error.errno == errno.EADDRINUSE:
+            raise WorldTrouble(f"port taken: {where}", hint="choose another port, or none for a free one") from None
+        reason = error.strerror or str(error)
+        raise WorldTrouble(f"cannot listen on {where}: {reason}", hint="choose another address") from None
+    return sock
+
+
+def bound_address(sock: socket.socket) -> tuple[str, int]:
+    host, port = sock.getsockname()[:2]
+    return host, port
+
+
+def authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listener_for(
+    env: str,
+    upstream: str,
+    target: Upstream | None,
+    bound: tuple[str, int],
+    *,
+    port_episode: str | None,
+    advertise: str | None,
+    options: EnvOptions | None,
+) -> Listener:
+    """The value for a bound socket. `target` None: the upstream is dynamic. `{port}` in `advertise`: the bound one."""
+    origin = advertise.rstrip("/").replace("{port}", str(bound[1])) if advertise else f"http://{authority(*bound)}"
+    return Listener(
+        env=env,
+        url=origin + (target.path if target else ""),
+        origin=origin,
+        upstream=upstream,
+        bound=bound,
+        port_episode=port_episode,
+        options=options or EnvOptions(),
+    )

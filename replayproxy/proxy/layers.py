@@ -1,0 +1,231 @@
+"""Our subclasses of mitmproxy's HTTP/1 layers: what stock mitmproxy loses on the way, they keep.
+
+| stock mitmproxy 12.3 | here |
+|---|---|
+| a 1xx answer is taken for the answer; the real one goes to the next request | passed on and kept aside |
+| trailers raise, and the agent hangs | passed on and kept |
+| a buffered answer that is cut becomes an invented 502 | the agent gets the head and the part, then the close |
+| a connection that ends before any answer becomes a 502 | the agent's connection is closed |
+| a WebSocket that ends without a close frame reaches the other side as a clean Close 1000 | it ends without one |
+| HTML error pages | problem documents that are marked as ours |
+
+`install` puts them in place, for the whole process. A stream without a recording (`Live`) behaves the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mitmproxy import http
+from mitmproxy.connection import ConnectionState
+from mitmproxy.net.http import http1
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layer import CommandGenerator
+from mitmproxy.proxy.layers import http as http_layers
+from mitmproxy.proxy.layers import websocket as websocket_layers
+from mitmproxy.proxy.layers.http import _base, _events, _http1
+
+from replayproxy.core.values import Fields, Outcome
+from replayproxy.proxy import problems
+
+_INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d")
+
+
+class ResponseInformational(_base.HttpEvent):
+    """A 1xx answer other than 101: it precedes the answer and never is it."""
+
+    def __init__(self, stream_id: int, response: http.Response) -> None:
+        self.stream_id = stream_id
+        self.response = response
+
+
+class EnvironmentFault(_events.ResponseProtocolError):
+    """A protocol error that knows how the exchange ended. Any other one of the environment's is INVALID."""
+
+    def __init__(self, stream_id: int, message: str, outcome: Outcome) -> None:
+        super().__init__(stream_id, message, _events.ErrorCode.GENERIC_SERVER_ERROR)
+        self.outcome = outcome
+
+
+class _BodyReader:
+    """h11's reader, with the trailers put aside: mitmproxy refuses an end of message that has some."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.trailers: Fields = ()
+
+    def __call__(self, buffer: Any) -> Any:
+        event = self._reader(buffer)
+        headers = getattr(event, "headers", None)
+        if not headers:
+            return event
+        self.trailers = tuple((bytes(name), bytes(value)) for name, value in headers.raw_items())
+        return type(event)()
+
+    def read_eof(self) -> Any:
+        return self._reader.read_eof()
+
+
+_stock_body_reader = _http1.make_body_reader
+
+
+def _make_body_reader(expected_size: int | None) -> Any:
+    reader = _stock_body_reader(expected_size)
+    return _BodyReader(reader) if expected_size is None else reader  # only chunked bodies have trailers
+
+
+def _last_chunk(trailers: http.Headers | None) -> bytes:
+    return b"0\r\n%s\r\n" % (bytes(trailers) if trailers else b"")
+
+
+def _head_of(response: http.Response) -> bytes:
+    return bytes(http1.assemble_response_head(response))  # type: ignore[no-untyped-call]
+
+
+def _is_chunked(message: http.Message) -> bool:
+    return "chunked" in message.headers.get("transfer-encoding", "").lower()
+
+
+class AgentHttp1(_http1.Http1Server):
+    """The agent's side."""
+
+    _trailers: http.Headers | None = None
+
+    def send(self, event: _base.HttpEvent) -> CommandGenerator[None]:
+        if isinstance(event, ResponseInformational):
+            yield commands.SendData(self.conn, _head_of(event.response))
+        elif isinstance(event, _events.ResponseHeaders) and event.response.status_code == 100:
+            # Stock takes it for the answer, and then suppresses the document that says why there is none.
+            yield commands.SendData(self.conn, _head_of(event.response))
+        elif isinstance(event, _events.ResponseTrailers):
+            self._trailers = event.trailers
+        elif isinstance(event, _events.ResponseEndOfMessage) and self._trailers and self._may_end_chunked():
+            yield commands.SendData(self.conn, _last_chunk(self._trailers))
+            self._trailers = None
+            yield from self.mark_done(response=True)
+        elif isinstance(event, EnvironmentFault) and self.conn.connected and not self.response:
+            if event.outcome is Outcome.TIMED_OUT:
+                yield commands.SendData(self.conn, problems.assembled(504, event.outcome, event.message))
+            yield commands.CloseConnection(self.conn)
+        elif isinstance(event, _events.ResponseProtocolError) and self.conn.connected and not self.response:
+            status = event.code.http_status_code()
+            if status is not None:
+                outcome = _OUTCOMES.get(event.code, Outcome.LOCAL)
+                yield commands.SendData(self.conn, problems.assembled(status, outcome, event.message))
+            yield commands.CloseConnection(self.conn)
+        else:
+            self._trailers = None
+            yield from super().send(event)
+
+    def _may_end_chunked(self) -> bool:
+        assert self.request is not None
+        assert self.response is not None
+        return self.request.method.upper() != "HEAD" and _is_chunked(self.response)
+
+    def read_body(self, event: events.Event) -> CommandGenerator[None]:
+        for command in super().read_body(event):
+            if _ends(command, _events.RequestEndOfMessage) and (trailers := _trailers_of(self)):
+                yield _base.ReceiveHttp(_events.RequestTrailers(self.stream_id, trailers))
+            yield command
+
+
+_OUTCOMES = {
+    _events.ErrorCode.CONNECT_FAILED: Outcome.REFUSED,
+    _events.ErrorCode.GENERIC_SERVER_ERROR: Outcome.INVALID,
+    _events.ErrorCode.RESPONSE_VALIDATION_FAILED: Outcome.INVALID,
+}
+
+
+class EnvironmentHttp1(_http1.Http1Client):
+    """The environment's side."""
+
+    _trailers: http.Headers | None = None
+
+    def send(self, event: _base.HttpEvent) -> CommandGenerator[None]:
+        if isinstance(event, _events.RequestTrailers):
+            self._trailers = event.trailers
+        elif isinstance(event, _events.RequestEndOfMessage) and self._trailers:
+            assert self.request is not None
+            if _is_chunked(self.request):
+                yield commands.SendData(self.conn, _last_chunk(self._trailers))
+            self._trailers = None
+            yield from self.mark_done(request=True)
+        else:
+            self._trailers = None
+            yield from super().send(event)
+
+    def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
+        if isinstance(event, events.ConnectionClosed) and self.stream_id is not None:
+            where = "in the middle of the answer's head" if self.buf else "before any answer"
+            if self.conn.state & ConnectionState.CAN_WRITE:
+                yield commands.CloseConnection(self.conn)
+            fault = EnvironmentFault(self.stream_id, f"the environment closed the connection {where}", Outcome.CUT)
+            yield _base.ReceiveHttp(fault)
+            return
+        while self.request and self.stream_id is not None and _INFORMATIONAL.match(bytes(self.buf)):
+            head = self.buf.maybe_extract_lines()
+            if not head:
+                return
+            try:
+                response = http1.read_response_head([bytes(line) for line in head])
+            except ValueError as error:
+                yield commands.CloseConnection(self.conn)
+                message = f"Cannot parse HTTP response: {error}"
+                yield _base.ReceiveHttp(EnvironmentFault(self.stream_id, message, Outcome.INVALID))
+                return
+            yield _base.ReceiveHttp(ResponseInformational(self.stream_id, response))
+        yield from super().read_headers(event)
+
+    def read_body(self, event: events.Event) -> CommandGenerator[None]:
+        for command in super().read_body(event):
+            assert self.stream_id is not None or not isinstance(command, _base.ReceiveHttp)
+            if _ends(command, _events.ResponseEndOfMessage) and (trailers := _trailers_of(self)):
+                assert self.stream_id is not None
+                yield _base.ReceiveHttp(_events.ResponseTrailers(self.stream_id, trailers))
+            elif _ends(command, _events.ResponseProtocolError) and isinstance(event, events.ConnectionClosed):
+                assert self.stream_id is not None
+                message = "the environment closed the connection in the middle of the answer's body"
+                command = _base.ReceiveHttp(EnvironmentFault(self.stream_id, message, Outcome.CUT))
+            yield command
+
+
+def _ends(command: commands.Command, kind: type[_base.HttpEvent]) -> bool:
+    return isinstance(command, _base.ReceiveHttp) and isinstance(command.event, kind)
+
+
+def _trailers_of(connection: _http1.Http1Connection) -> http.Headers | None:
+    trailers = getattr(connection.body_reader, "trailers", ())
+    return http.Headers(trailers) if trailers else None
+
+
+class AgentWebSocket(websocket_layers.WebsocketConnection):
+    """Either side of a WebSocket: an end without a close frame stays one (1006), instead of a clean Close 1000."""
+
+    def send2(self, event: Any) -> commands.SendData:
+        if getattr(event, "code", None) == 1006:
+            return commands.SendData(self.conn, b"")
+        return super().send2(event)
+
+
+def _make_error_response(status_code: int, message: str = "") -> bytes:
+    return problems.assembled(status_code, Outcome.LOCAL, message)
+
+
+def install() -> None:
+    """Puts the subclasses where mitmproxy looks its classes up. Idempotent; affects the whole process."""
+    from replayproxy.proxy.stream import RecordedStream
+
+    places: Iterator[tuple[Any, str, Any]] = iter(
+        (
+            (http_layers, "Http1Server", AgentHttp1),
+            (http_layers, "Http1Client", EnvironmentHttp1),
+            (http_layers, "HttpStream", RecordedStream),
+            (websocket_layers, "WebsocketConnection", AgentWebSocket),
+            (_http1, "make_body_reader", _make_body_reader),
+            (_http1, "make_error_response", _make_error_response),
+        )
+    )
+    for module, name, ours in places:
+        setattr(module, name, ours)

@@ -1,0 +1,293 @@
+"""One exchange while it happens: what the hooks and layers see of it, gathered until it is handed to the scribe.
+
+Rules of this file: no method raises. What fails in the recorder is given to `Scribe.fault` and the bytes go on. An
+exchange ends once: after `end` or `release` everything is a no-op, so that every path that may be the last can call it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Concatenate
+
+from replayproxy.core.canonical import body_of, decoded
+from replayproxy.core.links import LinkCounter
+from replayproxy.core.values import Body, Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
+from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, Ticket
+
+_EMPTY = body_of(b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where instants come from: the machine's monotonic clock and the wall, both in ns."""
+
+    now: Callable[[], int]
+    wall: Callable[[], int]
+
+
+def guarded[**P](where: str) -> Callable[[Callable[Concatenate[Live, P], None]], Callable[Concatenate[Live, P], None]]:
+    """What the method raises is the recorder's fault, and the traffic goes on."""
+
+    def wrap(method: Callable[Concatenate[Live, P], None]) -> Callable[Concatenate[Live, P], None]:
+        @functools.wraps(method)
+        def call(self: Live, *args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                method(self, *args, **kwargs)
+            except Exception as error:
+                self.fault(where, error)
+
+        return call  # type: ignore[return-value]  # mypy sees `self` as positional-or-keyword
+
+    return wrap
+
+
+class Capture:
+    """One body on its way to the store. One that fails on the way is given up: it is then not captured (None)."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._sink: BodySink | None = None
+        self._body: Body | None = None
+        self._open = True
+        self.size = 0
+
+    def add(self, data: bytes, at: int | None = None) -> None:
+        if not data or not self._open:
+            return
+        self.size += len(data)
+        try:
+            if self._sink is None:
+                self._sink = self._scribe.sink()
+            self._sink.write(data, at)
+        except Exception:
+            self._open = False
+            raise
+
+    def give_up(self) -> None:
+        self._open, self._body = False, None
+
+    def close(self) -> Body | None:
+        """The body as far as it came. May be asked again."""
+        if self._open:
+            self._open = False
+            self._body = self._sink.close() if self._sink else _EMPTY
+        return self._body
+
+
+class Live:
+    """See the module. `ticket` None: the scribe took no notice, so nothing is captured, but the traffic goes on."""
+
+    def __init__(
+        self, scribe: Scribe, clock: Clock, ticket: Ticket | None, *, head: Request, at: int, agent_connection: str
+    ) -> None:
+        self.scribe, self.clock, self.ticket, self.head = scribe, clock, ticket, head
+        self.agent_connection, self.env_connection, self.upstream = agent_connection, "", ""
+        self.origins: tuple[str, ...] = ()  # the environment's own: what a link to it begins with
+        self.base = self.prefix = ""  # what such a link begins with for the agent; base "": it is left alone
+        self.times = Times(head=at, wall=clock.wall())
+        self.ended = ticket is None  # nothing is recorded from here on
+        self.over = False  # nothing passes from here on
+        self.when_over: Callable[[Live], None] | None = None
+        self.local: str | None = None  # why the proxy answers itself
+        self.streamed = self.request_whole = self.answer_whole = False
+        self.busy = False  # the scribe holds the answer; the end is still to come
+        self.overdue = False
+        self.request_body, self.answer_body = Capture(scribe), Capture(scribe)
+        self.request_trailers: Fields = ()
+        self.answer: Response | None = None
+        self.interims: list[tuple[int, Fields]] = []
+        self.messages: list[Message] = []
+        self.notes: list[str] = []
+        self.held_ns = 0
+        self._links: LinkCounter | None = None
+
+    def fault(self, where: str, error: BaseException) -> None:
+        try:
+            self.scribe.fault(self.ticket, where, error)
+        except Exception:  # by contract it never raises; if it does, traffic still comes first
+            pass
+
+    @guarded("request body")
+    def request_piece(self, data: bytes) -> None:
+        if not self.ended:
+            self.request_body.add(data, self.clock.now())
+
+    def request_tee(self, data: bytes) -> bytes:
+        """A stream callable of mitmproxy's: sees every piece of a request that is passed on as it comes."""
+        self.request_piece(data)
+        return data
+
+    @guarded("request body")
+    def request_block(self, data: bytes) -> None:
+        """A whole buffered body, or the part of it that came."""
+        if not self.ended:
+            self.request_body.add(data)
+
+    @guarded("request")
+    def request_complete(self, trailers: Fields) -> None:
+        self.times = replace(self.times, c_in=self.clock.now())
+        self.request_trailers = trailers
+        self.request_whole = True
+
+    @guarded("forwarding")
+    def forwarding(self, connection: str) -> None:
+        """The next thing that happens is the first byte to the environment."""
+        self.env_connection = connection
+        self.times = replace(self.times, fwd=self.clock.now())
+
+    @guarded("1xx")
+    def interim(self, status: int, fields: Fields) -> None:
+        if not self.ended:
+            self.interims.append((status, fields))
+
+    @guarded("answer's head")
+    def head_came(self) -> None:
+        self.times = replace(self.times, first=self.clock.now())
+
+    @guarded("answer's head")
+    def answer_head(self, answer: Response) -> None:
+        self.answer = answer
+        self._links = LinkCounter(self.origins) if self.origins else None
+
+    @guarded("answer's body")
+    def answer_piece(self, data: bytes) -> None:
+        if data and not self.ended:
+            self.answer_body.add(data, self.clock.now())
+            if self._links:
+                self._links.feed(data)
+
+    def answer_tee(self, data: bytes) -> bytes:
+        """A stream callable of mitmproxy's. It may not raise: the agent would hang."""
+        self.answer_piece(data)
+        return data
+
+    @guarded("answer's body")
+    def answer_block(self, data: bytes) -> None:
+        """A whole buffered body, or the part of it that came before a cut."""
+        if data and not self.ended:
+            self.answer_body.add(data)
+            if self._links and self.answer:
+                self._links.feed(decoded(self.answer.fields, data) or b"")
+
+    @guarded("answer's body")
+    def answer_lost(self, why: str) -> None:
+        """The body passed without the recorder: it is not captured, which is never the same as empty."""
+        self.answer_body.give_up()
+        self.notes.append(f"answer-not-captured: {why}")
+
+    @guarded("answer")
+    def answer_complete(self) -> None:
+        """The environment's last byte is here."""
+        self.times = replace(self.times, up_end=self.clock.now())
+        self.answer_whole = True
+
+    @guarded("answer")
+    def answer_failed(self) -> None:
+        """Nothing more comes from the environment, though more was due."""
+        if self.times.up_end is None:
+            self.times = replace(self.times, up_end=self.clock.now())
+
+    @guarded("answer's trailers")
+    def answer_trailers(self, trailers: Fields) -> None:
+        if self.answer and trailers:
+            self.answer = replace(self.answer, trailers=trailers)
+
+    @guarded("message")
+    def message(self, *, from_agent: bool, text: bool, payload: bytes) -> None:
+        if not self.ended:
+            self.messages.append(Message(from_agent=from_agent, text=text, payload=payload, at=self.clock.now()))
+
+    @guarded("handed over")
+    def handed_over(self) -> None:
+        """The last byte for the agent is written."""
+        self.times = replace(self.times, c_out=self.clock.now())
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it may stay open for as long as the agent lives."""
+        return self.streamed or (self.answer is not None and self.answer.status == 101)
+
+    def request(self) -> Request:
+        """The request with its body as far as it came. Closes the body."""
+        return replace(self.head, body=self.request_body.close(), trailers=self.request_trailers)
+
+    def exchange(
+        self,
+        outcome: Outcome,
+        *,
+        error: str = "",
+        closed_by_agent: bool | None = None,
+        websocket: WebSocket | None = None,
+    ) -> Exchange:
+        """The exchange as it stands. Closes the bodies."""
+        assert self.ticket is not None
+        attribution, answer = self.ticket.attribution, self.answer
+        if answer is not None:
+            answer = replace(answer, body=self.answer_body.close(), informational=tuple(self.interims))
+        return Exchange(
+            seq=0,
+            order=self.ticket.order,
+            env=self.ticket.env,
+            lane=attribution.lane,
+            request=self.request(),
+            response=answer,
+            outcome=outcome,
+            times=self.times,
+            carrier=attribution.carrier if attribution.episode else attribution.reason,
+            websocket=websocket,
+            error=error,
+            cut_at=self._cut_at(outcome),
+            upstream=self.upstream,
+            agent_connection=self.agent_connection,
+            env_connection=self.env_connection,
+            held_ns=self.held_ns,
+            closed_by_agent=closed_by_agent,
+            notes=tuple(self.notes),
+            is_reset=self.ticket.is_reset,
+            is_probe=self.ticket.is_probe,
+        )
+
+    def _cut_at(self, outcome: Outcome) -> int | None:
+        if outcome is Outcome.CUT or (outcome is Outcome.INVALID and self.answer is not None):
+            return self.answer_body.size
+        return None
+
+    def end(
+        self,
+        outcome: Outcome,
+        *,
+        error: str = "",
+        closed_by_agent: bool | None = None,
+        websocket: WebSocket | None = None,
+    ) -> None:
+        """Nothing more passes. Hands the exchange to the scribe, unless that was done."""
+        if self.over:
+            return
+        self.over = True
+        self.release(outcome, error=error, closed_by_agent=closed_by_agent, websocket=websocket)
+        if self.when_over:
+            self.when_over(self)
+
+    @guarded("finished")
+    def release(
+        self,
+        outcome: Outcome,
+        *,
+        error: str = "",
+        closed_by_agent: bool | None = None,
+        websocket: WebSocket | None = None,
+    ) -> None:
+        """Ends the recording, whether or not the traffic goes on."""
+        if self.ended:
+            return
+        self.ended = True
+        assert self.ticket is not None
+        if self._links and (count := self._links.end()):
+            self.notes.append(f"escaping-links:{count}")
+            self.scribe.event(self.ticket, ESCAPING_LINKS, {"count": count}, self.clock.now())
+        if websocket is None and self.messages:
+            websocket = WebSocket(messages=tuple(self.messages), close_code=None)
+        exchange = self.exchange(outcome, error=error, closed_by_agent=closed_by_agent, websocket=websocket)
+        self.scribe.finished(self.ticket, exchange)

@@ -1,0 +1,45 @@
+"""The proxy's own answers: problem documents that cannot be taken for the environment's word."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from replayproxy.core.values import Fields, Outcome
+
+MARK = b"Replay-Local"
+"""The header that every answer of the proxy's own carries; its value says why there was none of the environment's."""
+
+_TITLES = {
+    Outcome.REFUSED: "The environment cannot be reached",
+    Outcome.INVALID: "The environment's answer cannot be carried",
+    Outcome.TIMED_OUT: "The environment did not answer in time",
+    Outcome.LOCAL: "The proxy cannot pass this request on",
+}
+
+
+def problem(status: int, outcome: Outcome, detail: str) -> tuple[Fields, bytes]:
+    """Header fields and body of an own answer (RFC 9457). The connection is closed behind it."""
+    document = {
+        "type": "about:blank",
+        "title": _TITLES.get(outcome, _TITLES[Outcome.LOCAL]),
+        "status": status,
+        "detail": detail,
+        "answered_by": "replayproxy",
+        "outcome": outcome.value,
+    }
+    body = json.dumps(document).encode()
+    fields = (
+        (b"Content-Type", b"application/problem+json"),
+        (b"Content-Length", b"%d" % len(body)),
+        (MARK, outcome.value.encode()),
+        (b"Connection", b"close"),
+    )
+    return fields, body
+
+
+def assembled(status: int, outcome: Outcome, detail: str) -> bytes:
+    """The whole answer as bytes of HTTP/1.1."""
+    fields, body = problem(status, outcome, detail)
+    head = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+    return head + b"".join(name + b": " + value + b"\r\n" for name, value in fields) + b"\r\n" + body

@@ -1,0 +1,336 @@
+"""The recorder's mitmproxy add-on: puts heads right, takes both messages down, and lets the scribe wait its turn.
+
+Rules of this file: what the traffic needs is apart from what the recording needs, so that a recorder that fails
+changes nothing on the wire. Every hook has an outer guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from mitmproxy import http, tls
+from mitmproxy.connection import Client
+from mitmproxy.net.http import http1
+
+from replayproxy.core.canonical import media_type
+from replayproxy.core.effects import is_write
+from replayproxy.core.links import to_agent
+from replayproxy.core.values import Outcome, Request, Response, WebSocket
+from replayproxy.proxy import head as heads
+from replayproxy.proxy import layers, problems
+from replayproxy.proxy.connections import Connections, proxyserver
+from replayproxy.proxy.live import Clock, Live
+from replayproxy.proxy.routes import Route, Upstream, parse_upstream
+from replayproxy.proxy.scribe import Scribe, Ticket
+from replayproxy.proxy.stream import BUFFER_LIMIT, AnswerOverdue, attach, live_of
+
+_LINGER = 1.0
+"""How long after its agent's connection an exchange may still end by itself."""
+
+
+class Routes(Protocol):
+    """Where requests go. None: this flow is none of ours and is left alone."""
+
+    def route(self, flow: http.HTTPFlow) -> Route | None: ...
+
+
+type _Hook = Callable[[RecordAddon, http.HTTPFlow], Coroutine[Any, Any, None]]
+
+
+def _hook(method: _Hook) -> _Hook:
+    """The outer guard: whatever a hook raises is a fault of the recorder, and the traffic goes on."""
+
+    @functools.wraps(method)
+    async def call(self: RecordAddon, flow: http.HTTPFlow) -> None:
+        live = None
+        try:
+            live = live_of(flow)
+            await method(self, flow)
+        except Exception as error:
+            self.fault(live, method.__name__, error)
+
+    return call
+
+
+class RecordAddon:
+    """Also for a user's own mitmproxy (`routes` then is `standalone.ModeRoutes`). `keep_messages`: WebSocket
+    messages stay in the flow too, for other add-ons; memory then grows with the conversation."""
+
+    name = "replayproxy-record"
+
+    def __init__(self, scribe: Scribe, clock: Clock, routes: Routes, *, keep_messages: bool = False) -> None:
+        self.scribe, self.clock, self._routes, self._keep_messages = scribe, clock, routes, keep_messages
+        self.connections = Connections(scribe, clock)
+        self.addons = [self.connections]
+        self.open: dict[Live, http.HTTPFlow] = {}
+        self.on_over: Callable[[str], None] | None = None
+        layers.install()
+
+    def fault(self, live: Live | None, where: str, error: BaseException) -> None:
+        if live is not None:
+            live.fault(where, error)
+            return
+        try:
+            self.scribe.fault(None, where, error)
+        except Exception:  # by contract it never raises; if it does, traffic still comes first
+            pass
+
+    # The request
+
+    @_hook
+    async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        at = self.clock.now()
+        route = self._routes.route(flow)
+        if route is None:
+            return
+        data = flow.request.data
+        marks = heads.take_marks(data.path, data.headers.fields, port_episode=route.port_episode)
+        fields, offered_h2c = heads.without_h2c(marks.fields)
+        data.path, data.headers = marks.target, http.Headers(fields)
+        if route.reroute:
+            data.authority = b""  # a reverse listener's own origin in an absolute target is not the environment's
+        ticket = self._arrive(route, marks, data.method, at)
+        upstream = self._upstream(route, ticket)
+        live = self._begin(flow, route, ticket, marks, upstream, at)
+        if offered_h2c:
+            live.notes.append("h2c-offer-removed")
+        if flow.error:
+            return  # mitmproxy refuses the request by itself
+        if self._answers_itself(flow, live, ticket, upstream, route):
+            return
+        if _is_long(flow.request):
+            flow.request.stream = live.request_tee
+            await self._before_forward(live, live.head)
+
+    def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
+        try:
+            return self.scribe.arrive(
+                marks.claims, env=route.env, listener=route.listener, method=method, target=marks.target, at=at
+            )
+        except Exception as error:
+            self.fault(None, "arrive", error)
+            return None
+
+    @staticmethod
+    def _upstream(route: Route, ticket: Ticket | None) -> Upstream | None:
+        if not route.reroute or ticket is None:
+            return route.fixed
+        return parse_upstream(ticket.upstream) if ticket.upstream else None
+
+    def _begin(
+        self,
+        flow: http.HTTPFlow,
+        route: Route,
+        ticket: Ticket | None,
+        marks: heads.Marks,
+        upstream: Upstream | None,
+        at: int,
+    ) -> Live:
+        data = flow.request.data
+        host = upstream.authority.encode() if upstream and not route.keep_host else None
+        fields, agent_host = heads.with_host(data.headers.fields, host)
+        data.headers = http.Headers(fields)
+        if upstream and route.reroute:
+            data.scheme, data.host, data.port = upstream.scheme.encode(), upstream.host, upstream.port
+        head = Request(
+            method=data.method,
+            target=marks.target,
+            version=data.http_version,
+            fields=heads.without_expect(fields),
+            body=None,
+            agent_host=agent_host,
+        )
+        live = Live(self.scribe, self.clock, ticket, head=head, at=at, agent_connection=flow.client_conn.id)
+        live.when_over = self._over
+        if upstream:
+            live.upstream = upstream.origin
+            live.prefix = marks.prefix.decode("latin-1")
+            live.origins = (upstream.origin,)
+            if route.keep_host and agent_host:
+                live.origins += tuple(f"{scheme}://{agent_host.decode('latin-1')}" for scheme in ("http", "https"))
+            live.base = route.agent_base(agent_host, tls=flow.client_conn.tls) if route.origin else ""
+        attach(flow, live)
+        self.open[live] = flow
+        self.connections.arrived(flow.client_conn.id, ticket)
+        return live
+
+    @staticmethod
+    def _answers_itself(
+        flow: http.HTTPFlow, live: Live, ticket: Ticket | None, upstream: Upstream | None, route: Route
+    ) -> bool:
+        """Sets our own answer where the request can go nowhere."""
+        if flow.request.data.method == b"PRI":
+            status, why = 505, "HTTP/2 without TLS is not carried"
+        elif upstream is None and route.reroute:
+            status, why = 502, (ticket.note if ticket else "") or "no upstream is known for this request"
+        else:
+            return False
+        live.local = why
+        fields, body = problems.problem(status, Outcome.LOCAL, why)
+        now = time.time()
+        reason = HTTPStatus(status).phrase.encode()
+        flow.response = http.Response(b"HTTP/1.1", status, reason, http.Headers(fields), body, None, now, now)
+        return True
+
+    async def _before_forward(self, live: Live, request: Request) -> None:
+        if live.ticket is None or live.ended:
+            return
+        live.busy = True
+        try:
+            await self.scribe.before_forward(live.ticket, request)
+        except Exception as error:
+            live.fault("before_forward", error)
+        finally:
+            live.busy = False
+
+    @_hook
+    async def request(self, flow: http.HTTPFlow) -> None:
+        live = live_of(flow)
+        if live is None:
+            return
+        streamed = bool(flow.request.stream)
+        if not streamed:
+            live.request_block(flow.request.raw_content or b"")
+        live.request_complete(flow.request.trailers.fields if flow.request.trailers else ())
+        if not streamed and live.local is None:
+            await self._before_forward(live, live.request())
+
+    # The answer
+
+    @_hook
+    async def responseheaders(self, flow: http.HTTPFlow) -> None:
+        live, response = live_of(flow), flow.response
+        if live is None or response is None or live.local is not None:
+            return
+        if live.times.fwd is None:
+            live.local = "answered by another add-on"
+            return
+        data = response.data
+        fields = data.headers.fields
+        live.answer_head(
+            Response(status=data.status_code, reason=data.reason, version=data.http_version, fields=fields, body=None)
+        )
+        if not response.stream and not self._may_buffer(live, flow.request, response):
+            live.streamed = True
+            response.stream = live.answer_tee
+        if live.base:
+            seen = heads.without_alt_svc(fields)
+            data.headers = http.Headers(to_agent(seen, origins=live.origins, base_url=live.base, prefix=live.prefix))
+
+    @staticmethod
+    def _may_buffer(live: Live, request: http.Request, response: http.Response) -> bool:
+        """Short answers, and those to writes, because only a buffered answer can be held."""
+        size = http1.expected_http_body_size(request, response)
+        if size == 0:
+            return True
+        fields = response.data.headers.fields
+        if media_type(fields) == b"text/event-stream":
+            return False
+        if size is not None and size > 0:
+            return size <= BUFFER_LIMIT
+        reads = live.ticket.reads if live.ticket else ()
+        return is_write(live.request() if live.request_whole else live.head, reads)
+
+    @_hook
+    async def response(self, flow: http.HTTPFlow) -> None:
+        live, response = live_of(flow), flow.response
+        if live is None or response is None or live.answer is None:
+            return
+        if not live.streamed:
+            if response.raw_content is None:
+                live.answer_lost("another add-on streamed the answer past the recorder")
+            else:
+                live.answer_block(response.raw_content)
+        live.answer_trailers(response.trailers.fields if response.trailers else ())
+        if not live.streamed and not live.ended and response.status_code != 101:
+            await self._hold(live)
+
+    async def _hold(self, live: Live) -> None:
+        assert live.ticket is not None
+        live.busy = True
+        try:
+            live.held_ns = await self.scribe.hold(live.ticket, live.exchange(Outcome.ANSWERED))
+        finally:
+            live.busy = False
+
+    # WebSocket
+
+    @_hook
+    async def websocket_message(self, flow: http.HTTPFlow) -> None:
+        live = live_of(flow)
+        assert flow.websocket is not None
+        message = flow.websocket.messages[-1]
+        if not self._keep_messages:
+            flow.websocket.messages.clear()
+        if live is not None:
+            live.message(from_agent=message.from_client, text=message.is_text, payload=message.content)
+
+    @_hook
+    async def websocket_end(self, flow: http.HTTPFlow) -> None:
+        live, end = live_of(flow), flow.websocket
+        if live is None or end is None:
+            return
+        by_agent, abnormal = bool(end.closed_by_client), end.close_code == 1006
+        live.answer_complete()
+        live.handed_over()
+        outcome = Outcome.ANSWERED if not abnormal else Outcome.CLIENT_GONE if by_agent else Outcome.CUT
+        conversation = WebSocket(
+            messages=tuple(live.messages),
+            close_code=end.close_code,
+            close_reason=end.close_reason or "",
+            closed_by_agent=by_agent,
+        )
+        live.end(outcome, closed_by_agent=by_agent, websocket=conversation)
+
+    # Connections
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        # Lazy connections would offer the agent protocols that the environment does not speak.
+        data.establish_server_tls_first = data.context.server.tls
+
+    def client_disconnected(self, client: Client) -> None:
+        asyncio.get_running_loop().call_later(_LINGER, self._sweep, client.id)
+
+    def _sweep(self, connection: str) -> None:
+        """An exchange whose agent is gone and that nobody ended: the recorder lost track of it, and says so."""
+        for live in [live for live in self.open if live.agent_connection == connection]:
+            if live.busy:
+                asyncio.get_running_loop().call_later(_LINGER, self._sweep, connection)
+            else:
+                live.fault("exchange", RuntimeError("its connection ended, and it did not"))
+                live.end(Outcome.CLIENT_GONE, error="the connection ended", closed_by_agent=None)
+
+    def _over(self, live: Live) -> None:
+        self.open.pop(live, None)
+        if self.on_over:
+            self.on_over(live.agent_connection)
+
+    async def watch_overdue(self, limit: float) -> None:
+        """Gives up on answers that have not begun `limit` seconds after the request went out. Runs until cancelled:
+        one timer for all, because a timer per request would outlive most of them."""
+        while True:
+            await asyncio.sleep(min(limit / 4, 1.0))
+            now = self.clock.now()
+            for live, flow in list(self.open.items()):
+                times = live.times
+                waits = times.fwd is not None and times.first is None and live.request_whole
+                if waits and times.fwd is not None and now - times.fwd > limit * 1e9 and not live.overdue:
+                    live.overdue = True
+                    try:
+                        proxyserver().inject_event(AnswerOverdue(flow, limit))
+                    except ValueError:  # the connection is gone, and its end is on the way
+                        pass
+
+
+def _is_long(request: http.Request) -> bool:
+    """Whether a request's body is passed on as it comes."""
+    fields = request.data.headers
+    if "transfer-encoding" in fields:
+        return True
+    length = fields.get("content-length", "0")
+    return length.isdigit() and int(length) > BUFFER_LIMIT

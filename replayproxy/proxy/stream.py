@@ -1,0 +1,172 @@
+"""mitmproxy's HttpStream, told what it does to an exchange: when it ended and how, to the byte."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mitmproxy import http
+from mitmproxy.proxy import events
+from mitmproxy.proxy.layer import CommandGenerator
+from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _base, _events
+
+from replayproxy.core.values import Outcome
+from replayproxy.proxy.layers import EnvironmentFault, ResponseInformational
+from replayproxy.proxy.live import Live
+
+BUFFER_LIMIT = 64 * 1024
+"""A body up to this many bytes may be passed on as one block; a longer one is passed on as it comes."""
+
+_ATTRIBUTE = "_replayproxy_live"
+
+
+def attach(flow: http.HTTPFlow, live: Live) -> None:
+    """Not in `flow.metadata`: a user's mitmdump writes that to its flow file."""
+    setattr(flow, _ATTRIBUTE, live)
+
+
+def live_of(flow: http.HTTPFlow | None) -> Live | None:
+    return cast("Live | None", getattr(flow, _ATTRIBUTE, None))
+
+
+class AnswerOverdue(events.MessageInjected[None]):
+    """Sent into a connection when the environment has not begun to answer in time."""
+
+    def __init__(self, flow: http.HTTPFlow, after: float) -> None:
+        super().__init__(flow, None)
+        self.after = after
+
+
+class RecordedStream(HttpStream):
+    """See the module. Without a `Live` on its flow it only passes on what stock would lose."""
+
+    @property
+    def live(self) -> Live | None:
+        return live_of(getattr(self, "flow", None))
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, ResponseInformational):
+            yield from self._pass_interim(event)
+        elif isinstance(event, AnswerOverdue):
+            yield from self._give_up(event)
+        else:
+            yield from super()._handle_event(event)
+
+    def _pass_interim(self, event: ResponseInformational) -> CommandGenerator[None]:
+        if self.server_state != self.state_wait_for_response_headers:
+            return
+        if live := self.live:
+            live.interim(event.response.status_code, event.response.headers.fields)
+        # HTTP/1.0 knows no interim answers, and to HTTP/2 mitmproxy cannot send any.
+        if self.flow.request.is_http11 and self.client_state != self.state_errored:
+            yield SendHttp(event, self.context.client)
+
+    def _give_up(self, event: AnswerOverdue) -> CommandGenerator[None]:
+        if self.server_state != self.state_wait_for_response_headers:
+            return
+        message = f"the environment did not begin to answer within {event.after:g} s"
+        closing = _events.RequestProtocolError(self.stream_id, message, _events.ErrorCode.CANCEL)
+        yield SendHttp(closing, self.context.server)
+        yield from self.handle_protocol_error(EnvironmentFault(self.stream_id, message, Outcome.TIMED_OUT))
+
+    def make_server_connection(self) -> CommandGenerator[bool]:
+        connected = yield from super().make_server_connection()
+        if connected and (live := self.live):
+            live.forwarding(self.context.server.id)
+        return connected
+
+    def state_wait_for_response_headers(self, event: _events.ResponseHeaders) -> CommandGenerator[None]:
+        if live := self.live:
+            live.head_came()
+        yield from super().state_wait_for_response_headers(event)
+
+    def state_consume_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, _events.ResponseEndOfMessage) and (live := self.live):
+            live.answer_complete()
+        yield from super().state_consume_response_body(event)
+        if isinstance(event, _events.ResponseData) and len(self.response_body_buf) > BUFFER_LIMIT:
+            live = self.live
+            if live and self.flow.response and self.server_state == self.state_consume_response_body:
+                yield from self._begin_to_stream(live, self.flow.response)
+
+    def _begin_to_stream(self, live: Live, response: http.Response) -> CommandGenerator[None]:
+        """The answer turned out longer than what may be held back."""
+        so_far = bytes(self.response_body_buf)
+        self.response_body_buf.clear()  # type: ignore[no-untyped-call]
+        live.streamed = True
+        response.stream = live.answer_tee
+        yield from self.start_response_stream()
+        yield from self.state_stream_response_body(_events.ResponseData(self.stream_id, so_far))
+
+    def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, _events.ResponseEndOfMessage) and (live := self.live):
+            live.answer_complete()
+        yield from super().state_stream_response_body(event)
+
+    def flow_done(self) -> CommandGenerator[None]:
+        yield from super().flow_done()
+        live = self.live
+        if live is None or self.flow.websocket:
+            return
+        live.handed_over()
+        if live.local is not None:
+            live.end(Outcome.LOCAL, error=live.local)
+        elif self.flow.response and self.flow.response.status_code == 101:
+            live.notes.append("upgrade-not-carried")
+            live.end(Outcome.ANSWERED, error="the connection was switched to a protocol that is not carried")
+        else:
+            live.end(Outcome.ANSWERED)
+
+    def check_killed(self, emit_error_hook: bool) -> CommandGenerator[bool]:
+        killed = yield from super().check_killed(emit_error_hook)
+        if killed and (live := self.live):
+            self._agent_left(live, "the agent closed the connection")
+        return killed
+
+    def check_invalid(self, request: bool) -> CommandGenerator[bool]:
+        invalid = yield from super().check_invalid(request)
+        if invalid and (live := self.live):
+            why = self.flow.error.msg if self.flow.error else ""
+            live.handed_over()
+            live.end(Outcome.LOCAL if request else Outcome.INVALID, error=why)
+        return invalid
+
+    def handle_protocol_error(
+        self, event: _events.RequestProtocolError | _events.ResponseProtocolError
+    ) -> CommandGenerator[None]:
+        live = self.live
+        agent_there = self.client_state != self.state_errored
+        if live and self.client_state == self.state_consume_request_body:
+            live.request_block(bytes(self.request_body_buf))
+        if self.server_state == self.state_consume_response_body:
+            part = bytes(self.response_body_buf)
+            self.response_body_buf.clear()  # type: ignore[no-untyped-call]
+            if live:
+                live.answer_block(part)
+            if agent_there and self.flow.response and isinstance(event, _events.ResponseProtocolError):
+                yield from self._send_part(self.flow.response, part)
+        yield from super().handle_protocol_error(event)
+        if live:
+            self._failed(live, event)
+
+    def _send_part(self, response: http.Response, part: bytes) -> CommandGenerator[None]:
+        """What the agent would have had without the proxy: the head and as much of the body as came."""
+        head: _base.HttpEvent = _events.ResponseHeaders(self.stream_id, response, end_stream=False)
+        yield SendHttp(head, self.context.client)
+        if part:
+            yield SendHttp(_events.ResponseData(self.stream_id, part), self.context.client)
+
+    def _failed(self, live: Live, event: _events.RequestProtocolError | _events.ResponseProtocolError) -> None:
+        if isinstance(event, _events.RequestProtocolError):
+            self._agent_left(live, event.message)
+        elif event.code is _events.ErrorCode.CONNECT_FAILED:
+            live.handed_over()
+            live.end(Outcome.REFUSED, error=event.message)
+        else:
+            live.answer_failed()
+            live.handed_over()
+            outcome = event.outcome if isinstance(event, EnvironmentFault) else Outcome.INVALID
+            live.end(outcome if live.request_whole else Outcome.HALF_SENT, error=event.message, closed_by_agent=False)
+
+    def _agent_left(self, live: Live, why: str) -> None:
+        outcome = Outcome.CLIENT_GONE if live.request_whole else Outcome.HALF_SENT
+        live.end(outcome, error=why, closed_by_agent=True)

@@ -1,0 +1,37 @@
+"""TLS towards environments: each listener's own `ca=` and `insecure`, through mitmproxy's one set of options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mitmproxy import ctx, tls
+from mitmproxy.addons.tlsconfig import TlsConfig
+
+from replayproxy.proxy.listeners import EnvOptions
+
+
+class UpstreamTls(TlsConfig):
+    """mitmproxy's TlsConfig without its own certificate authority: nothing here speaks TLS to agents yet, so no CA is
+    made and nothing is written to the user's home."""
+
+    def __init__(self, options_of: Callable[[Any], EnvOptions]) -> None:
+        self._options_of = options_of
+
+    def running(self) -> None:
+        pass
+
+    def configure(self, updated: Any) -> None:
+        pass
+
+    def request(self, flow: Any) -> None:
+        pass  # mitmproxy would answer requests for its revocation list itself
+
+    def tls_start_server(self, tls_start: tls.TlsData) -> None:
+        wanted = self._options_of(tls_start.context.client.sockname)
+        # TlsConfig reads these two from the options. Nothing is awaited between here and there.
+        ctx.options.update(  # type: ignore[no-untyped-call]
+            ssl_insecure=wanted.insecure,
+            ssl_verify_upstream_trusted_ca=str(wanted.ca) if wanted.ca else None,
+        )
+        super().tls_start_server(tls_start)
