@@ -1,0 +1,352 @@
+"""Opens and ends the episodes of a recording: what the control API, `--episode`, idleness and the recorder's end do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from replayproxy.core.names import suggestion, why_not_a_name
+from replayproxy.core.values import Episode, EpisodeState, Event, SnapshotStatus
+from replayproxy.errors import Problem, WrongUsage
+from replayproxy.proxy.scribe import Ticket
+from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
+from replayproxy.session.addresses import Addresses
+from replayproxy.session.lives import Live
+from replayproxy.session.recording import Recording
+from replayproxy.session.wiring import DYNAMIC, address_of, upstream_allowed, upstream_url
+from replayproxy.state.loader import Loaded, load, parse_named
+
+STREAMS_SETTLE = 2.0
+"""Seconds after which a stream or WebSocket that is still open is cut from its episode."""
+
+SETTLE = 30.0
+"""Seconds for which `end` waits for any other exchange in flight."""
+
+KINDS = ("stale-read", "state-bleed", "dirty-reset", "nondeterminism", "race", "lost-update")
+REMEMBERED = 10_000
+
+
+class Engine(Protocol):
+    """The part of the proxy that episodes need."""
+
+    async def unlisten(self, listener: Any) -> None: ...
+
+    def release(self, wanted: Callable[[Ticket], bool], *, streams_only: bool = False) -> int: ...
+
+
+class Episodes:
+    """The desk of the control API. `sealed` remembers what became of the last ended episodes."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        engine: Engine,
+        addresses: Addresses,
+        *,
+        url_style: str = "path",
+        allowed: Sequence[str] = (),
+    ) -> None:
+        self.recording, self.engine, self.addresses = recording, engine, addresses
+        self.url_style = url_style
+        self.stopping = False
+        self.store_trouble: str | None = None
+        self.sealed: OrderedDict[str, Episode] = OrderedDict()
+        self._counts: dict[str, int] = {}
+        self._allowed = tuple(allowed)
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    async def open(self, wanted: OpenRequest, reached_by: str) -> dict[str, Any]:
+        if self.stopping:
+            raise Refused(503, "stopping", "the recorder is being stopped")
+        name = self._name(wanted)
+        envs = {env: self._upstream(env, url) for env, url in wanted.envs.items()}
+        for env in wanted.instance:
+            self._known(env, "instance")
+        snapshots = {one: self._spec(one, spec) for one, spec in wanted.snapshots.items()}
+        recording = self.recording
+        live = recording.open(
+            Episode(
+                key=0, run_key=0, name=name, task=wanted.task, seed=wanted.seed, attempt=wanted.attempt,
+                group=wanted.group, meta=dict(wanted.meta), envs=envs, instance=dict(wanted.instance),
+                opened=recording.now(), opened_wall=recording.wall(),
+            ),
+            by_api=True,
+        )  # fmt: skip
+        live.own_snapshots.update(snapshots)
+        if (wanted.url_style or self.url_style) == "port":
+            await self._listen(live)
+        await self.start(live)
+        return {"episode": name, "urls": self.addresses.urls(live.episode, live.listeners, reached_by)}
+
+    async def start(self, live: Live) -> None:
+        """The start snapshot, where one is configured."""
+        if "start" in self.recording.camera.plan.when:
+            await self.recording.camera.take(live, "start")
+
+    def _name(self, wanted: OpenRequest) -> str:
+        book = self.recording.book
+        if wanted.episode is None:
+            return book.mint(wanted.task, wanted.attempt)
+        if why := why_not_a_name(wanted.episode):
+            raise Refused(422, "refused name", why, **{"try": self._free(suggestion(wanted.episode))})
+        if book.is_taken(wanted.episode):
+            raise Refused(
+                409, "name taken", f"episode {wanted.episode!r} is already in run {self.recording.run.name}",
+                **{"try": book.free_name(wanted.episode)},
+            )  # fmt: skip
+        return wanted.episode
+
+    def _free(self, name: str) -> str:
+        return self.recording.book.free_name(name) if self.recording.book.is_taken(name) else name
+
+    def _known(self, env: str, member: str) -> None:
+        if env not in self.recording.envs:
+            known = ", ".join(self.recording.envs)
+            raise Refused(422, "unknown environment", f"{member}: no environment {env!r}, there is {known}")
+
+    def _upstream(self, env: str, url: str) -> str:
+        self._known(env, "envs")
+        if self.recording.envs[env].upstream != DYNAMIC:
+            raise Refused(
+                422, "not dynamic", f"envs: {env} has an upstream already; record it with --env {env}=dynamic"
+            )
+        try:
+            checked = upstream_url(url, f"envs.{env}")
+        except WrongUsage as wrong:
+            raise Refused(422, "no upstream", str(wrong)) from None
+        self._allow(address_of(checked)[0], f"envs.{env}")
+        return checked
+
+    def _allow(self, host: str, member: str) -> None:
+        if not upstream_allowed(host, self._allowed):
+            raise Refused(403, "not allowed", f"{member}: {host} is not loopback", hint=f"--allow-upstream {host}")
+
+    def _spec(self, name: str, spec: str) -> Loaded:
+        if not spec.startswith("http:"):
+            raise Refused(
+                422, "spec refused", f"snapshots.{name}: the API takes http: only; others on the command line"
+            )
+        if "env:" in spec:
+            raise Refused(422, "spec refused", f"snapshots.{name}: env: is for the command line; send the value itself")
+        try:
+            name, spec = parse_named(f"{name}={spec}")
+            loaded = load(name, spec)
+        except WrongUsage as wrong:
+            raise Refused(422, "spec refused", str(wrong)) from None
+        self._allow(address_of(spec.removeprefix("http:"))[0], f"snapshots.{name}")
+        return loaded
+
+    async def _listen(self, live: Live) -> None:
+        """Listeners of the episode's own. Without them there is no way into it, so it is given up when one fails."""
+        try:
+            live.listeners += await self.addresses.listen_for(live.episode.name, live.episode.envs)
+        except Problem as problem:
+            self.recording.mark_fault(live, f"no listener: {problem.what}")
+            await self.end_live(live, by="stop")
+            raise Refused(503, problem.title, problem.what) from None
+
+    # -- while it is open ----------------------------------------------------------------------------------------
+
+    def _open(self, name: str) -> Live:
+        live = self.recording.lives.get(name)
+        if live is not None and live.ending is None:
+            return live
+        if live is not None or self.recording.book.is_sealed(name):
+            raise Refused(409, "sealed", f"episode {name!r} has ended")
+        raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
+
+    async def mark(self, name: str, mark: MarkRequest) -> None:
+        live = self._open(name)
+        given = {"step": mark.step, "label": mark.label, "data": mark.data}
+        live.last_active = at = self.recording.now()
+        detail = {key: value for key, value in given.items() if value is not None}
+        event = Event(at=at, wall=self.recording.wall(), kind="mark", detail=detail)
+        self.recording.writer.put_event(live.episode.key, event)
+
+    async def snapshot(self, name: str, label: str) -> list[dict[str, Any]]:
+        live = self._open(name)
+        live.last_active = self.recording.now()
+        taken = await self.recording.camera.take(live, "mark", label=label)
+        return [
+            {
+                "snapshot": f"s{one.n}", "name": one.name, "status": str(one.status), "reason": one.reason,
+                "rows": one.rows if one.status is not SnapshotStatus.MISSING else None,
+            }
+            for one in taken
+        ]  # fmt: skip
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    async def end(self, name: str, end: EndRequest) -> dict[str, Any]:
+        live = self.recording.lives.get(name)
+        if live is None and (sealed := self.sealed.get(name)) is not None:
+            # A harness that lost our answer asks again; one that says something else is told that it is too late.
+            if (end.reward, end.outcome) in ((None, None), (sealed.reward, sealed.outcome)):
+                return self._ended(sealed)
+            raise Refused(409, "sealed", f"episode {name!r} has ended already")
+        if live is None or live.ending is None:
+            live = self._open(name)
+        sealed = await self.end_live(live, by="end", reward=end.reward, outcome=end.outcome, meta=end.meta)
+        return self._ended(sealed)
+
+    def _ended(self, episode: Episode) -> dict[str, Any]:
+        return {
+            "episode": episode.name,
+            "state": str(episode.state),
+            "verdict": "unknown",
+            "mask": False,
+            "reasons": [],
+            "coverage": {"checked": [], "not_checked": dict.fromkeys(KINDS, "run check")},
+            "faults": list(episode.faults),
+        }
+
+    async def end_live(
+        self,
+        live: Live,
+        *,
+        by: str,
+        reward: float | None = None,
+        outcome: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+    ) -> Episode:
+        """Ends it once, however many ask. `deadline` is an instant of the loop's clock."""
+        if live.ending is None:
+            live.ending = asyncio.ensure_future(self._end(live, by, reward, outcome, dict(meta or {}), deadline))
+        # Shielded: a caller that leaves must not leave the episode half ended.
+        episode: Episode = await asyncio.shield(live.ending)
+        return episode
+
+    async def _end(
+        self,
+        live: Live,
+        by: str,
+        reward: float | None,
+        outcome: str | None,
+        meta: dict[str, Any],
+        deadline: float | None,
+    ) -> Episode:
+        recording = self.recording
+        recording.book.end(live.episode.name)
+        live.episode = replace(
+            live.episode, ended=recording.now(), ended_wall=recording.wall(), ended_by=by,
+            reward=reward, outcome=outcome, meta={**live.episode.meta, **meta},
+        )  # fmt: skip
+        for listener in live.listeners:
+            await self.engine.unlisten(listener)
+        await self._settle(live, deadline)
+        if "end" in recording.camera.plan.when:
+            await recording.camera.take(live, "end", seconds=_left(deadline))
+        if live.readings:
+            await asyncio.wait(list(live.readings), timeout=_left(deadline))
+            recording.camera.give_up_all(live)
+        return await self._seal(live)
+
+    async def _settle(self, live: Live, deadline: float | None) -> None:
+        """Nothing of the episode is in flight when it returns."""
+
+        def ours(ticket: Ticket) -> bool:
+            return ticket.attribution.episode is not None and ticket.attribution.episode.key == live.episode.key
+
+        if await live.settle(_left(deadline, STREAMS_SETTLE)):
+            return
+        self.engine.release(ours, streams_only=True)
+        if not await live.settle(_left(deadline, SETTLE)):
+            self.engine.release(ours)
+
+    async def _seal(self, live: Live) -> Episode:
+        """Everything of the episode is on disk when it returns, or it is incomplete and says why."""
+        recording, tally = self.recording, self.recording.tally
+        ambiguous = live.lane_ambiguous()
+        tally.lane_ambiguous += ambiguous
+        self._counts[live.episode.name] = live.exchanges
+        recording.retire(live)
+        try:
+            episode = await asyncio.wrap_future(recording.writer.seal(live.episode))
+        except Exception as error:
+            self.store_trouble = self.store_trouble or str(error)
+            fault = f"not sealed: {error}"
+            episode = replace(live.episode, state=EpisodeState.INCOMPLETE, faults=(*live.episode.faults, fault))
+        recording.camera.capture.forget(live.context)
+        if episode.faults or episode.state is not EpisodeState.SEALED:
+            tally.incomplete.append(episode.name)
+            tally.why_incomplete[episode.name] = next(iter(episode.faults), "not sealed")
+            episode = replace(episode, state=EpisodeState.INCOMPLETE)
+        else:
+            tally.sealed += 1
+        self._remember(episode)
+        return episode
+
+    def _remember(self, episode: Episode) -> None:
+        self.sealed[episode.name] = episode
+        while len(self.sealed) > REMEMBERED:
+            self._counts.pop(self.sealed.popitem(last=False)[0], None)
+
+    async def end_all(self, deadline: float) -> None:
+        """The recorder stops: every open episode ends, side by side."""
+        self.stopping = True
+        lives = list(self.recording.lives.values())
+        await asyncio.gather(*(self.end_live(live, by="stop", deadline=deadline) for live in lives))
+
+    async def end_idle(self, idle: float) -> list[str]:
+        """Ends the episodes in which nothing has happened for `idle` seconds and nothing is in flight."""
+        limit = self.recording.now() - int(idle * 1e9)
+        quiet = [
+            live for live in self.recording.lives.values()
+            if live.ending is None and not live.flights and live.last_active < limit
+        ]  # fmt: skip
+        await asyncio.gather(*(self.end_live(live, by="idle") for live in quiet))
+        return [live.episode.name for live in quiet]
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def describe_all(self) -> list[dict[str, Any]]:
+        lives = [self._row(live.episode, live.exchanges) for live in self.recording.lives.values()]
+        return [*(self._row(one, self._counts.get(one.name, 0)) for one in self.sealed.values()), *lives]
+
+    def describe(self, name: str) -> dict[str, Any]:
+        live = self.recording.lives.get(name)
+        if live is not None:
+            urls = self.addresses.urls(live.episode, live.listeners) if live.ending is None else {}
+            extra = {"urls": urls, "in_flight": len(live.flights), "snapshots": live.snapshots}
+            return {**self._row(live.episode, live.exchanges), **extra}
+        if name in self.sealed:
+            return {**self._row(self.sealed[name], self._counts.get(name, 0)), "urls": {}}
+        raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
+
+    def _row(self, episode: Episode, exchanges: int) -> dict[str, Any]:
+        return {
+            "episode": episode.name, "task": episode.task, "seed": episode.seed, "attempt": episode.attempt,
+            "group": episode.group, "meta": dict(episode.meta), "envs": dict(episode.envs),
+            "instance": dict(episode.instance), "declared": episode.declared, "state": str(episode.state),
+            "ended_by": episode.ended_by, "reward": episode.reward, "outcome": episode.outcome,
+            "exchanges": exchanges, "faults": list(episode.faults),
+        }  # fmt: skip
+
+    def health(self) -> dict[str, Any]:
+        tally = self.recording.tally
+        failed = self.recording.writer.failed
+        return {
+            "status": "stopping" if self.stopping else "failing" if failed else "ok",
+            "run": self.recording.run.name,
+            "envs": self.addresses.plain_urls(),
+            "episodes": {
+                "open": len(self.recording.lives), "sealed": tally.sealed, "incomplete": len(tally.incomplete),
+            },
+            "exchanges": tally.exchanges,
+            "unattributed": tally.unattributed,
+            "faults": list(tally.faults),
+            "store": "ok" if failed is None else str(failed),
+        }  # fmt: skip
+
+
+NO_LIMIT = 3600.0
+
+
+def _left(deadline: float | None, at_most: float = NO_LIMIT) -> float:
+    """Seconds until the deadline, never negative, and at most so many."""
+    return at_most if deadline is None else min(max(deadline - asyncio.get_running_loop().time(), 0.0), at_most)
