@@ -84,9 +84,7 @@ def _distance(entry: Entry, now: Situation) -> float:
     return apart - 0.1 * (entry is now.expected)
 
 
-def _looked_into(
-    entry: Entry, distance: float, now: Situation, load: Callable[[Body], Body]
-) -> tuple[float, Near]:
+def _looked_into(entry: Entry, distance: float, now: Situation, load: Callable[[Body], Body]) -> tuple[float, Near]:
     if entry.key == now.asked.key:
         state = State.CONSUMED if entry.at in now.consumers else _where(entry, now)
         return distance, Near(entry=entry, state=state, pointer=None, recorded=None, asked=None)

@@ -22,6 +22,10 @@ LISTED = 100
 
 MISS_STATUS = 470
 
+SUMMED = (
+    "missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded", "requests",
+)  # fmt: skip
+
 type Document = dict[str, Any]
 
 
@@ -43,25 +47,27 @@ def near_document(script: Script, near: Near) -> Document:
     return found
 
 
-def miss_document(script: Script, miss: Miss) -> Document:
-    """The body of a 470: what was asked, and what was recorded that comes near to it."""
+def miss_document(script: Script, miss: Miss, near: Sequence[Near] | None = None) -> Document:
+    """The body of a 470: what was asked, and what was recorded that comes near to it (now, or when it was first
+    asked)."""
+    found = miss.near if near is None else near
     return {
         "type": "about:blank",
         "title": "not in the recording",
         "status": MISS_STATUS,
-        "detail": _why(script, miss),
+        "detail": _why(script, miss, found),
         "run": script.run,
         "episode": script.episode,
         "lane": miss.lane,
         "request": named(miss.asked.request),
         "number": miss.number,
         "count": miss.count,
-        "nearest": [near_document(script, near) for near in miss.near],
+        "nearest": [near_document(script, one) for one in found],
     }
 
 
-def _why(script: Script, miss: Miss) -> str:
-    same = next((near for near in miss.near if near.pointer is None), None)
+def _why(script: Script, miss: Miss, found: Sequence[Near]) -> str:
+    same = next((near for near in found if near.pointer is None), None)
     if same is not None:
         return f"{script.address}: {same.note}"
     skipped = _skipped(script, miss)
@@ -103,6 +109,7 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "order_divergences": tally.order_divergences,
         "lane_ambiguous": script.lane_ambiguous + tally.overlapping,
         "half_sent": tally.half_sent,
+        "departures": tally.departures,
         "upstream_contacts": contacts,
         "faults": list(tally.faults[:LISTED]),
         "recorded": sum(entry.owed for entry in script.entries),
@@ -122,7 +129,7 @@ def is_reproduced(receipt: Document) -> bool:
     """The strict rule, over one receipt's numbers."""
     served = receipt["served"]
     faithful = served["exact"] + served["canonical"]
-    wrong = ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "upstream_contacts")
+    wrong = ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "departures", "upstream_contacts")
     return bool(
         faithful
         and not served["relaxed"]
@@ -200,7 +207,7 @@ def run_receipt(
         "reproduced": False,
         "served": {grade.value: sum(one["served"][grade.value] for one in episodes) for grade in Grade},
     }
-    for name in ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "recorded", "requests"):
+    for name in SUMMED:
         total[name] = sum(one[name] for one in episodes)
     total["missed"] += len(strays)
     total["upstream_contacts"] = contacts
@@ -212,9 +219,7 @@ def run_receipt(
         {"request": stray.request, "reason": stray.reason, "count": stray.count} for stray in strays[:LISTED]
     ]
     total["episodes"] = list(episodes)
-    total["reproduced"] = bool(
-        episodes and is_reproduced(total) and all(one["reproduced"] for one in episodes)
-    )
+    total["reproduced"] = bool(episodes and is_reproduced(total) and all(one["reproduced"] for one in episodes))
     return total
 
 
@@ -240,4 +245,3 @@ def judged(receipt: Mapping[str, Any]) -> int:
         return int(Exit.UNJUDGED)
     only_ambiguous = receipt["lane_ambiguous"] and receipt["first_divergence"] is None
     return int(Exit.UNJUDGED if only_ambiguous else Exit.DIFFERENT)
-

@@ -65,7 +65,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first thing that was not as recorded. `kind`: miss, order, stayed, half-sent or fault.
+    """The first thing that was not as recorded. `kind`: miss, order, stayed, left, half-sent or fault.
 
     `entry` is the exchange that was to be served, `other` the one that it waited for.
     """
@@ -88,6 +88,7 @@ class Tally:
     misses: int = 0
     requests_missed: int = 0
     order_divergences: int = 0
+    departures: int = 0
     overlapping: int = 0
     half_sent: int = 0
     faults: list[str] = field(default_factory=list)
@@ -160,17 +161,20 @@ class Replayer:
         self.tally.order_divergences += 1
         other = None if before is None else self.script.entries[before]
         self._diverged(
-            Divergence(
-                kind="order", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry, other=other
-            )
+            Divergence(kind="order", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry, other=other)
         )
 
     def stayed(self, serve: Serve, at: int = 0) -> None:
         """The recorded agent left in the middle of this answer; this one did not."""
-        self.tally.order_divergences += 1
-        self._diverged(
-            Divergence(kind="stayed", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry)
-        )
+        self._departed("stayed", serve, at)
+
+    def left(self, serve: Serve, at: int = 0) -> None:
+        """This agent left before it had the whole of an answer that the recorded one had taken."""
+        self._departed("left", serve, at)
+
+    def _departed(self, kind: str, serve: Serve, at: int) -> None:
+        self.tally.departures += 1
+        self._diverged(Divergence(kind=kind, number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry))
 
     def done(self, serve: Serve) -> bool:
         """The answer has been given, or its agent has left. True: ask `may_go` again for those who wait."""

@@ -9,7 +9,9 @@ from replayproxy.core.effects import may_conflict
 from replayproxy.core.gates import Gates, Move, Progress, gates
 
 
-def move(at: int, lane: str, target: str, *, write: bool = False, begun: int, ended: int | None, env: str = "app") -> Move:
+def move(
+    at: int, lane: str, target: str, *, write: bool = False, begun: int, ended: int | None, env: str = "app"
+) -> Move:
     return Move(at=at, lane=lane, env=env, target=target.encode(), write=write, begun=begun, ended=ended)
 
 
@@ -71,9 +73,7 @@ def test_the_gates_are_exactly_the_pairs_of_the_rule() -> None:
         found = gates(moves)
         for e in moves:
             expected = {
-                x.at
-                for x in moves
-                if x.lane != e.lane and x.ended is not None and x.ended < e.begun and conflict(x, e)
+                x.at for x in moves if x.lane != e.lane and x.ended is not None and x.ended < e.begun and conflict(x, e)
             }
             assert waits(found, e.at) == expected
 
@@ -100,7 +100,14 @@ def test_progress_opens_a_gate_when_the_last_one_before_it_is_done() -> None:
 
 def test_a_long_episode_is_indexed_in_time() -> None:
     moves = [
-        move(at, f"l{at % 8}", f"/deals/{at % 50}" if at % 3 else "/deals", write=at % 2 == 0, begun=at * 10, ended=at * 10 + 5)
+        move(
+            at,
+            f"l{at % 8}",
+            f"/deals/{at % 50}" if at % 3 else "/deals",
+            write=at % 2 == 0,
+            begun=at * 10,
+            ended=at * 10 + 5,
+        )
         for at in range(20_000)
     ]
     before = time.process_time()

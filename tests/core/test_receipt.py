@@ -72,7 +72,9 @@ def test_an_ambiguous_recording_cannot_be_judged_however_well_it_went() -> None:
 
 
 def test_what_is_never_served_is_unused_with_its_reason() -> None:
-    on = replayer(exchange("GET", "/a"), exchange("POST", "/b", outcome=Outcome.LOCAL), exchange("GET", "/p", is_probe=True))
+    on = replayer(
+        exchange("GET", "/a"), exchange("POST", "/b", outcome=Outcome.LOCAL), exchange("GET", "/p", is_probe=True)
+    )
     play(on, ("GET", "/a"))
     receipt = episode_receipt(on)
     assert receipt["unused"] == 1

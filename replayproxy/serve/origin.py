@@ -1,0 +1,343 @@
+"""The replay origin: HTTP servers that answer from the stage, byte for byte, and from nowhere else.
+
+Rules of this file: nothing here can connect anywhere. Whatever fails in our own code becomes a local error answer
+and a fault of the episode; it is never passed on to anybody. An answer that has begun and cannot go on is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import PayloadEncodingError
+from aiohttp.http_parser import RawRequestMessage
+
+from replayproxy.core.canonical import field
+from replayproxy.core.identity import Claims
+from replayproxy.core.receipt import MISS_STATUS, Document, no_episode_document
+from replayproxy.core.replayer import Miss, Serve
+from replayproxy.core.script import Identified
+from replayproxy.core.shown import json_bytes
+from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
+from replayproxy.serve.bodies import read_body
+from replayproxy.serve.doors import Door
+from replayproxy.serve.scene import Scene, Stage, lane_of
+from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
+from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, plan, problem
+
+PARSE_INLINE = 64 * 1024
+"""A body above this is parsed for its key in another thread."""
+
+HOLD_AT_LEAST = 60.0
+"""Seconds for which an answer that the recorded agent left is held open for this one to leave, at the least."""
+
+BACKLOG = 4096
+"""With asyncio's 100, a burst of agents waits for seconds."""
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Marks(Protocol):
+    """A request's head without its identity marks, and what they said."""
+
+    @property
+    def claims(self) -> Claims: ...
+    @property
+    def target(self) -> bytes: ...
+    @property
+    def prefix(self) -> bytes: ...
+
+
+class Dialect(Protocol):
+    """What the recording proxy did between agent and environment: a replay does the same, by the same code."""
+
+    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks: ...
+
+    def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
+        """The fields of an answer as the agent of this request is to see them: links and cookie paths put right."""
+
+    def own_answer(self, status: int, outcome: Outcome, detail: str) -> bytes:
+        """The answer that the proxy gave in the environment's place."""
+
+
+class _Sent(web.StreamResponse):
+    """Tells aiohttp that the answer is on the wire already. Shared: it holds nothing of any request."""
+
+    def __init__(self, keep_alive: bool) -> None:
+        self._keep = keep_alive
+
+    @property
+    def keep_alive(self) -> bool | None:
+        return self._keep
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        return request.writer
+
+    async def write_eof(self, data: Any = b"") -> None:
+        return None
+
+
+KEPT, CLOSED = _Sent(True), _Sent(False)
+
+
+class _Request(web.BaseRequest):
+    """aiohttp's request, with the parsed head within reach: its raw target has no other public name."""
+
+    ATTRS = web.BaseRequest.ATTRS | frozenset({"head"})
+
+    def __init__(self, message: RawRequestMessage, *parts: Any) -> None:
+        super().__init__(message, *parts)
+        self.head = message
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request on its way: what is to be put right when it breaks off."""
+
+    door: Door
+    request: _Request
+    scene: Scene | None = None
+    serve: Serve | None = None
+    sender: Sender | None = None
+    asked: tuple[bytes, bytes, str] | None = None  # method, target, lane: while its body is being read
+
+
+@dataclass(slots=True)
+class Watch:
+    """What happens, for whoever looks on. `miss` is called with the document of each miss."""
+
+    miss: Callable[[Document], None] = lambda document: None
+    fault: Callable[[str, BaseException], None] = lambda where, error: None
+
+
+@dataclass(slots=True)
+class _Open:
+    door: Door
+    server: web.Server
+    listener: asyncio.Server
+
+
+class Origin:
+    """The servers of one replay, in the running loop."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        *,
+        dialect: Dialect,
+        now: Callable[[], int],
+        pace: Pace = INSTANT,
+        watch: Watch | None = None,
+    ) -> None:
+        self.stage = stage
+        self._dialect = dialect
+        self._now = now
+        self._pace = pace
+        self._watch = watch or Watch()
+        self._open: list[_Open] = []
+        self._stopping = asyncio.Event()
+
+    async def listen(self, door: Door, bound: socket.socket) -> None:
+        """Accepts at `bound` when it returns."""
+
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            return await self._visit(Visit(door, cast("_Request", request)))
+
+        loop = asyncio.get_running_loop()
+
+        def factory(message: RawRequestMessage, *parts: Any) -> web.BaseRequest:
+            if message.method == "UNKNOWN":
+                # aiohttp answers 400 by itself, without a call of the handler; the receipt must not lose it.
+                self._unreadable(door)
+            return _Request(message, *parts, loop)
+
+        server = web.Server(
+            handler, request_factory=factory, handler_cancellation=True, access_log=None,
+            auto_decompress=False, max_line_size=2**20, max_field_size=2**20, max_headers=10**5,
+        )  # fmt: skip
+        listener = await loop.create_server(server, sock=bound, backlog=BACKLOG)
+        self._open.append(_Open(door, server, listener))
+
+    async def stop(self, grace: float = 2.0) -> None:
+        """Stops accepting; answers under way have `grace` seconds to end, then they are cut."""
+        self._stopping.set()
+        for one in self._open:
+            one.listener.close()
+            one.server.pre_shutdown()
+        await asyncio.gather(*(one.server.shutdown(grace) for one in self._open))
+        self._open.clear()
+
+    def _unreadable(self, door: Door) -> None:
+        reason = "a request that cannot be read as HTTP, or whose method is unknown: answered 400"
+        name = door.port_episode or (self.stage.sole.name if self.stage.sole else None)
+        scene = self.stage.scene_now(name) if name else None
+        if scene is None:
+            self.stage.stray("(unreadable)", reason)
+        else:
+            scene.replayer.unreadable(reason, self._now())
+
+    async def _visit(self, visit: Visit) -> web.StreamResponse:
+        try:
+            return await self._answer(visit)
+        except asyncio.CancelledError:
+            self._broke_off(visit)
+            raise
+        except (ConnectionError, web.RequestPayloadError, PayloadEncodingError):
+            self._broke_off(visit)
+            return CLOSED
+        except Exception as error:
+            return await self._fault(visit, error)
+        finally:
+            if visit.scene is not None and visit.serve is not None:
+                visit.scene.done(visit.serve)
+
+    def _broke_off(self, visit: Visit) -> None:
+        """The agent left, or its request's body cannot be read to its end."""
+        if visit.scene is None:
+            return
+        if visit.serve is not None:
+            if not (visit.sender and visit.sender.whole) and visit.serve.entry.exchange.outcome not in HELD:
+                visit.scene.replayer.left(visit.serve, self._now())
+        elif visit.asked is not None:
+            method, target, lane = visit.asked
+            visit.scene.replayer.half_sent(visit.door.env, method, target, lane, self._now())
+
+    async def _fault(self, visit: Visit, error: Exception) -> web.StreamResponse:
+        where = f"{visit.request.method} {visit.request.head.path}"
+        text = f"{type(error).__name__}: {error} (answering {where})"
+        if visit.scene is not None:
+            visit.scene.replayer.fault(text, self._now())
+        else:
+            self.stage.faults.append(text)
+        self._watch.fault(where, error)
+        writer = visit.request.writer
+        if getattr(writer, "output_size", 0):
+            return CLOSED  # part of an answer is out: only a cut tells the agent that the rest is missing
+        document = json_bytes({
+            "type": "about:blank", "title": "replay failed", "status": 500,
+            "detail": f"a fault of replayproxy, not of the environment: {text}",
+        })  # fmt: skip
+        await writer.write(
+            problem(500, "Replay Failed", document, (b"Replay-Local", b"fault"), head_only=_is_head(visit))
+        )
+        return CLOSED
+
+    async def _answer(self, visit: Visit) -> web.StreamResponse:
+        request = visit.request
+        message = request.head
+        target = _origin_form(message.path.encode("utf-8", "surrogateescape"))
+        marks = self._dialect.take_marks(target, request.raw_headers, port_episode=visit.door.port_episode)
+        lane = lane_of(marks.claims)
+        name = self.stage.whose(marks.claims)
+        if why := self.stage.why_not(name, lane):
+            await self._refuse(visit, marks, lane, why)
+            return self._kept(visit, Ending.KEEP)
+        assert name is not None
+        scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
+        method = message.method.encode()
+        visit.asked = (method, marks.target, lane)
+        body = await self._body(request)
+        visit.asked = None
+        asked = await self._identified(
+            scene, visit.door.env,
+            Request(method=method, target=marks.target, version=b"HTTP/1.1", fields=request.raw_headers, body=body),
+        )  # fmt: skip
+        found = scene.replayer.ask(asked, lane, self._now())
+        if isinstance(found, Miss):
+            await self._miss(visit, scene, found)
+            return self._kept(visit, Ending.KEEP)
+        visit.serve = found
+        await scene.turn(found)
+        return self._kept(visit, await self._give(visit, found, marks))
+
+    async def _body(self, request: web.BaseRequest) -> Body:
+        if (field(request.raw_headers, b"expect") or b"").strip().lower() == b"100-continue":
+            await request.writer.write(CONTINUE)
+        return await read_body(request.content)
+
+    async def _identified(self, scene: Scene, env: str, request: Request) -> Identified:
+        script = scene.replayer.script
+        known = script.known(env, request)
+        if known is not None:
+            return known
+        if request.body is not None and request.body.size > PARSE_INLINE:
+            return await asyncio.to_thread(script.identify, env, request)
+        return script.identify(env, request)
+
+    async def _miss(self, visit: Visit, scene: Scene, miss: Miss) -> None:
+        document = await scene.explain(miss)
+        await self._say_miss(visit, document)
+
+    async def _refuse(self, visit: Visit, marks: Marks, lane: str, why: str) -> None:
+        await read_body(visit.request.content)
+        asked = f"{visit.request.method} {marks.target.decode('utf-8', 'backslashreplace')}"
+        self.stage.stray(asked, why)
+        await self._say_miss(visit, no_episode_document(self.stage.run.name, asked, why, lane))
+
+    async def _say_miss(self, visit: Visit, document: Document) -> None:
+        self._watch.miss(document)
+        body = json_bytes(document)
+        await visit.request.writer.write(
+            problem(MISS_STATUS, "Not In The Recording", body, (b"Replay-Miss", b"1"), head_only=_is_head(visit))
+        )
+
+    async def _give(self, visit: Visit, serve: Serve, marks: Marks) -> Ending:
+        exchange = serve.entry.exchange
+        response = exchange.response
+        if response is None and exchange.outcome in OWN_STATUS:
+            return await self._give_own(visit, serve)
+        host = field(visit.request.raw_headers, b"host")
+        fields = self._dialect.agent_fields(visit.door, exchange, host, marks.prefix)
+        planned = plan(exchange, fields)
+        await self._send(visit, serve, planned)
+        if planned.ending is Ending.HOLD:
+            await self._hold(visit, serve)
+        return planned.ending
+
+    async def _give_own(self, visit: Visit, serve: Serve) -> Ending:
+        """The environment gave no answer, and the agent was told so by the proxy: again in the same words."""
+        exchange = serve.entry.exchange
+        data = self._dialect.own_answer(OWN_STATUS[exchange.outcome], exchange.outcome, exchange.error)
+        if _is_head(visit):
+            data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        await self._send(visit, serve, Plan(head=data, body=None, framing=Framing.NONE, ending=Ending.CLOSE))
+        return Ending.CLOSE
+
+    async def _send(self, visit: Visit, serve: Serve, planned: Plan) -> None:
+        writer = cast("Writer", visit.request.writer)
+        visit.sender = Sender(writer, serve.entry.exchange, planned, self._pace, self.stage.reader.pieces)
+        await visit.sender.send()
+
+    async def _hold(self, visit: Visit, serve: Serve) -> None:
+        """The recorded agent left here. Waits until this one does, too, which cancels us; or for so long."""
+        times = serve.entry.exchange.times
+        last = max(filter(None, (times.head, times.first, times.up_end, times.c_out)))
+        limit = max(HOLD_AT_LEAST, 4 * (last - times.head) / 1e9)
+        assert visit.scene is not None
+        visit.scene.done(serve)
+        visit.serve = None
+        try:
+            await asyncio.wait_for(self._stopping.wait(), limit)
+        except TimeoutError:
+            visit.scene.replayer.stayed(serve, self._now())
+
+    def _kept(self, visit: Visit, ending: Ending) -> web.StreamResponse:
+        return KEPT if ending is Ending.KEEP and not visit.request.head.should_close else CLOSED
+
+
+def _origin_form(target: bytes) -> bytes:
+    """Path and query of a request target that may be absolute."""
+    if target.startswith((b"http://", b"https://")):
+        path = target.partition(b"://")[2]
+        slash = path.find(b"/")
+        return path[slash:] if slash != -1 else b"/"
+    return target
+
+
+def _is_head(visit: Visit) -> bool:
+    return visit.request.method == "HEAD"

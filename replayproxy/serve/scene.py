@@ -1,0 +1,216 @@
+"""The episodes that are being replayed: their scripts, loaded when first asked for, and who waits for whose turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from replayproxy.core.canonical import VIEW_LIMIT
+from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
+from replayproxy.core.nearest import Situation, nearest
+from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
+from replayproxy.core.replayer import Miss, Order, Replayer, Serve
+from replayproxy.core.script import Script, build
+from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
+from replayproxy.errors import DamagedRecord
+from replayproxy.storage import Reader
+
+TURN_LIMIT = 5.0
+"""Seconds that an answer waits for what was recorded to come before it."""
+
+STRAYS_KEPT = 1000
+
+
+def load_script(reader: Reader, run: Run, episode: Episode) -> Script:
+    """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged."""
+
+    def load(body: Body) -> Body:
+        return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
+
+    script = build(
+        reader.exchanges(episode),
+        run=run.name,
+        episode=episode.name,
+        load=load,
+        reads={name: wiring.reads for name, wiring in run.envs.items()},
+    )
+    if episode.seal is not None and episode.seal.exchanges != len(script.entries):
+        raise DamagedRecord(
+            f"{script.address} holds {len(script.entries)} exchanges, and was sealed with {episode.seal.exchanges}",
+            hint="replayproxy fsck",
+        )
+    return script
+
+
+class Scene:
+    """One episode on stage. Lives on the event loop."""
+
+    def __init__(self, script: Script, reader: Reader, *, order: Order, now: Callable[[], int]) -> None:
+        self.replayer = Replayer(script, order)
+        self.ended = False
+        self._reader = reader
+        self._now = now
+        self._waiting: set[asyncio.Event] = set()
+
+    @property
+    def name(self) -> str:
+        return self.replayer.script.episode
+
+    async def turn(self, serve: Serve, limit: float = TURN_LIMIT) -> None:
+        """Returns when this answer may be given: what comes before it was given, or the time is over (counted)."""
+        replayer = self.replayer
+        if replayer.may_go(serve):
+            return
+        deadline = asyncio.get_running_loop().time() + limit
+        moved = asyncio.Event()
+        self._waiting.add(moved)
+        try:
+            while not replayer.may_go(serve):
+                left = deadline - asyncio.get_running_loop().time()
+                try:
+                    await asyncio.wait_for(moved.wait(), max(left, 0))
+                except TimeoutError:
+                    replayer.overdue(serve, self._now())
+                    return
+                moved.clear()
+        finally:
+            self._waiting.discard(moved)
+
+    def done(self, serve: Serve) -> None:
+        if self.replayer.done(serve):
+            for moved in self._waiting:
+                moved.set()
+
+    async def explain(self, miss: Miss) -> Document:
+        """The document that answers a miss. What was near is looked up each time: what is consumed changes."""
+        replayer = self.replayer
+        now = Situation(asked=miss.asked, lane=miss.lane, consumers=dict(replayer.consumers), expected=miss.expected)
+        near = await asyncio.to_thread(nearest, replayer.script, now, self._load)
+        miss.near = miss.near or near
+        return miss_document(replayer.script, miss, near)
+
+    def _load(self, body: Body) -> Body:
+        return body if body.size > VIEW_LIMIT else replace(body, inline=self._reader.body(body))
+
+    def receipt(self, contacts: int = 0) -> Document:
+        return episode_receipt(self.replayer, contacts=contacts)
+
+
+class Stage:
+    """Which episode a request is answered from.
+
+    `sole`: the one episode that answers everything, however it is marked. Without it each request is answered from
+    its own; an unmarked one from `unmarked`, where the run has such an episode.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        run: Run,
+        episodes: Sequence[Episode],
+        *,
+        sole: bool,
+        order: Order,
+        now: Callable[[], int],
+        unmarked: str | None = None,
+    ) -> None:
+        self.run = run
+        self.sole = episodes[0] if sole else None
+        self.unmarked = unmarked
+        self.order = order
+        self._reader = reader
+        self._now = now
+        self._episodes = {episode.name: episode for episode in episodes}
+        self._scenes: dict[str, Scene] = {}
+        self._loading: dict[str, asyncio.Task[Scene]] = {}
+        self._strays: dict[tuple[str, str], Stray] = {}
+        self.faults: list[str] = []
+
+    @property
+    def episodes(self) -> Mapping[str, Episode]:
+        return self._episodes
+
+    @property
+    def reader(self) -> Reader:
+        return self._reader
+
+    def scene_now(self, name: str) -> Scene | None:
+        """The scene of an episode if it has been loaded."""
+        return self._scenes.get(name)
+
+    def whose(self, claims: Claims) -> str | None:
+        """The name of the episode that a request belongs to; None: no carrier, and nothing for unmarked traffic."""
+        if self.sole is not None:
+            return self.sole.name
+        for slot, _ in CARRIERS:
+            name: str | None = getattr(claims, slot)
+            if name is not None:
+                return name
+        return self.unmarked
+
+    def why_not(self, name: str | None, lane: str) -> str | None:
+        """Why a request of that episode and lane is not replayed; None when it is."""
+        if why := why_not_a_lane(lane):
+            return f"the lane mark cannot be used: {why}"
+        if name is None:
+            return f"the request carries no episode, and run {self.run.name} has several"
+        episode = self._episodes.get(name)
+        if episode is None:
+            return f"run {self.run.name} has no episode {name!r}"
+        if episode.state is not EpisodeState.SEALED:
+            return f"{self.run.name}/{name} is {episode.state}: it cannot be replayed"
+        return None
+
+    async def scene(self, name: str) -> Scene:
+        """The scene of an episode for which `why_not` is None. Loaded once, in another thread."""
+        found = self._scenes.get(name)
+        if found is not None:
+            return found
+        task = self._loading.get(name)
+        if task is None:
+            task = self._loading[name] = asyncio.ensure_future(self._load(self._episodes[name]))
+        try:
+            # Shielded: one agent that leaves must not take the script from the others that wait for it.
+            return await asyncio.shield(task)
+        except Exception:
+            self._loading.pop(name, None)
+            raise
+
+    async def _load(self, episode: Episode) -> Scene:
+        script = await asyncio.to_thread(load_script, self._reader, self.run, episode)
+        scene = self._scenes[episode.name] = Scene(script, self._reader, order=self.order, now=self._now)
+        self._loading.pop(episode.name, None)
+        return scene
+
+    def stray(self, request: str, reason: str) -> None:
+        """A request that no episode could be asked for."""
+        known = self._strays.get((request, reason))
+        if known is not None:
+            self._strays[request, reason] = replace(known, count=known.count + 1)
+        elif len(self._strays) < STRAYS_KEPT:
+            self._strays[request, reason] = Stray(request=request, reason=reason, at=self._now())
+
+    def receipt(self, contacts: int = 0) -> Document:
+        """Of the sole episode, or of the run."""
+        if self.sole is not None:
+            scene = self._scenes[self.sole.name]
+            for fault in self.faults:
+                scene.replayer.fault(fault, self._now())
+            self.faults.clear()
+            return scene.receipt(contacts)
+        touched = {name: scene for name, scene in self._scenes.items() if scene.replayer.touched}
+        sealed = [name for name, episode in self._episodes.items() if episode.state is EpisodeState.SEALED]
+        return run_receipt(
+            self.run.name,
+            [scene.receipt() for scene in touched.values()],
+            not_replayed=[name for name in sealed if name not in touched],
+            incomplete=[name for name in self._episodes if name not in sealed],
+            strays=list(self._strays.values()),
+            faults=self.faults,
+            contacts=contacts,
+        )
+
+
+def lane_of(claims: Claims) -> str:
+    return claims.lane or MAIN_LANE

@@ -1,0 +1,155 @@
+"""Sends a plan: bytes in their recorded pieces, at once or in the recorded time, with flat memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from replayproxy.core.values import Body, Exchange
+from replayproxy.errors import WrongUsage
+from replayproxy.serve.wire import Framing, Plan, chunks_of, last_chunk, whole_body
+
+NS = 1_000_000_000
+
+
+class Writer(Protocol):
+    """The part of aiohttp's stream writer that is used: bytes go out as they are."""
+
+    async def write(self, chunk: bytes, *, drain: bool = True) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How much faster than recorded; 0: without any pause."""
+
+    speed: float = 0.0
+
+    def seconds(self, recorded_ns: int) -> float:
+        return recorded_ns / NS / self.speed if self.speed else 0.0
+
+
+INSTANT = Pace()
+
+
+def parse_pace(text: str) -> Pace:
+    """`instant`, `recorded`, or a factor such as `2x`. WrongUsage for anything else."""
+    if text == "instant":
+        return INSTANT
+    if text == "recorded":
+        return Pace(speed=1.0)
+    try:
+        speed = float(text.removesuffix("x")) if text.endswith("x") else 0.0
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise WrongUsage(f"--pace {text!r} is none of instant, recorded, 2x", hint="--pace 2x is twice as fast")
+    return Pace(speed=speed)
+
+
+class Sender:
+    """Sends one answer. `whole` is True once all its bytes are handed over: what follows cannot be missed."""
+
+    def __init__(
+        self, writer: Writer, exchange: Exchange, plan: Plan, pace: Pace, pieces: Callable[[Body], Iterator[bytes]]
+    ) -> None:
+        self._writer = writer
+        self._plan = plan
+        self._pace = pace
+        self._pieces = pieces
+        self._began = asyncio.get_running_loop().time() if pace.speed else 0.0
+        times = exchange.times
+        self._asked = times.fwd if times.fwd is not None else times.head
+        self._first, self._last = times.first, times.up_end
+        self.whole = False
+
+    async def send(self) -> None:
+        """Returns when everything is handed over. The caller sees to the connection's end."""
+        plan = self._plan
+        if not self._pace.speed and (block := whole_body(plan)) is not None:
+            await self._last_write(plan.head + block)
+            return
+        if plan.body is None or not plan.body.chunks:
+            # One block: the agent had all of it at the end, and nothing before.
+            await self._until(self._last or self._first)
+        else:
+            await self._until(self._first)
+        if plan.head:
+            await self._writer.write(plan.head)
+        if plan.body is not None and plan.body.size:
+            await (self._chunked() if plan.framing is Framing.CHUNKED else self._plain())
+        if plan.framing is Framing.CHUNKED:
+            await self._until(self._last)
+            await self._last_write(last_chunk(plan))
+        else:
+            await self._last_write(b"")
+
+    async def _last_write(self, data: bytes) -> None:
+        await self._writer.write(data, drain=False)
+        self.whole = True
+        await self._writer.drain()
+
+    async def _until(self, instant: int | None) -> None:
+        """Waits for the replay's counterpart of a recorded instant."""
+        if not self._pace.speed or instant is None:
+            return
+        due = self._began + self._pace.seconds(instant - self._asked)
+        if (left := due - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left)
+
+    async def _plain(self) -> None:
+        body = self._plan.body
+        assert body is not None
+        if self._pace.speed and body.chunks:
+            async for _, instant, part in self._parts(body):
+                await self._until(instant)
+                await self._writer.write(part)
+            return
+        left = body.size
+        async for piece in self._stored(body):
+            await self._writer.write(piece[:left])
+            left -= len(piece)
+            if left <= 0:
+                return
+
+    async def _chunked(self) -> None:
+        body = self._plan.body
+        assert body is not None
+        open_bytes = 0  # of the chunk that is being written
+        async for opens, instant, part in self._parts(body):
+            if opens:
+                await self._until(instant)
+                open_bytes = opens
+            open_bytes -= len(part)
+            await self._writer.write((b"%x\r\n" % opens if opens else b"") + part + (b"" if open_bytes else b"\r\n"))
+
+    async def _parts(self, body: Body) -> AsyncIterator[tuple[int, int | None, bytes]]:
+        """The body cut where its chunks began: (size of the chunk that begins here or 0, its instant, bytes)."""
+        sizes = iter(chunks_of(body))
+        left = 0
+        async for piece in self._stored(body):
+            at = 0
+            while at < len(piece):
+                opens, instant = 0, None
+                if not left:
+                    begun = next(sizes, None)
+                    if begun is None:
+                        return
+                    opens, instant = begun
+                    left = opens
+                part = piece[at : at + left]
+                yield opens, instant, part
+                at += len(part)
+                left -= len(part)
+
+    async def _stored(self, body: Body) -> AsyncIterator[bytes]:
+        if body.inline is not None:
+            yield body.inline
+            return
+        pieces = self._pieces(body)
+        # In another thread: a piece is read, checked and decompressed, and other agents do not wait for that.
+        while piece := await asyncio.to_thread(next, pieces, b""):
+            yield piece

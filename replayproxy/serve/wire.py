@@ -1,0 +1,179 @@
+"""The bytes of an answer: what a recorded exchange puts on the wire, decided before a byte is sent.
+
+| what was recorded | what the agent gets |
+|---|---|
+| a whole answer | status line, fields and body as they were; the connection is kept where the bytes allow it |
+| HEAD, 204, 304 | the fields as they were (also Content-Length), no body |
+| cut by the environment after n bytes of body | the same n bytes, then the close |
+| cut before any answer | the close |
+| refused, not HTTP, timed out (no answer) | the proxy's own 502, 502, 504, as while recording |
+| the agent left, or the stream was open at the end | what had reached the agent, then nothing until it leaves |
+
+What a proxy may change is not undone: chunk extensions are gone, and an answer recorded over HTTP/2 is served as
+HTTP/1.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from http.client import responses
+
+from replayproxy.core.canonical import all_fields
+from replayproxy.core.script import is_bodyless
+from replayproxy.core.values import Body, Exchange, Fields, Outcome, Response
+
+
+class Framing(Enum):
+    NONE = "none"  # no body follows
+    LENGTH = "length"
+    CHUNKED = "chunked"
+    CLOSE = "close"  # the body ends with the connection
+
+
+class Ending(Enum):
+    KEEP = "keep"  # the connection can take another request
+    CLOSE = "close"
+    HOLD = "hold"  # nothing more comes until the agent leaves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An answer ready to be sent. `whole`: the framing of the body is to be brought to its end."""
+
+    head: bytes
+    body: Body | None
+    framing: Framing
+    ending: Ending
+    whole: bool = True
+    trailers: Fields = ()
+
+
+HELD = frozenset({Outcome.CLIENT_GONE, Outcome.OPEN_AT_END})
+"""The agent left, or its stream was still open: the answer is held open until this agent leaves, too."""
+
+_BROKEN = frozenset({Outcome.CUT, Outcome.INVALID, Outcome.TIMED_OUT})
+
+OWN_STATUS = {Outcome.REFUSED: 502, Outcome.INVALID: 502, Outcome.TIMED_OUT: 504}
+"""What the agent got from the proxy where there was no answer of the environment."""
+
+
+def lines(fields: Fields) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in fields])
+
+
+def head_of(response: Response, fields: Fields) -> bytes:
+    """Status line and fields. `fields` are the agent's view of them."""
+    version = response.version if response.version.startswith(b"HTTP/1.") else b"HTTP/1.1"
+    before = b"".join(
+        b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, responses.get(status, "").encode(), lines(interim))
+        for status, interim in response.informational
+        if status != 100  # `Expect` is answered when the request is read
+    )
+    return b"%b%b %d %b\r\n%b\r\n" % (before, version, response.status, response.reason, lines(fields))
+
+
+def plan(exchange: Exchange, fields: Fields) -> Plan:
+    """How this exchange is answered; `fields` are its answer's, as the agent is to see them. It must be servable."""
+    response, outcome = exchange.response, exchange.outcome
+    if response is None:
+        if outcome in HELD:
+            return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.HOLD, whole=False)
+        if outcome is Outcome.CUT:
+            return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.CLOSE, whole=False)
+        raise ValueError(f"exchange {exchange.seq} has no answer, and its outcome is {outcome}")
+    framing = _framing(exchange.request.method, response)
+    if outcome in HELD:
+        return _held(response, fields, framing)
+    broken = outcome in _BROKEN
+    ends = broken or framing is Framing.CLOSE or _announces_close(response) or not _fits(response, framing)
+    return Plan(
+        head=head_of(response, fields),
+        body=None if framing is Framing.NONE else response.body,
+        framing=framing,
+        ending=Ending.CLOSE if ends else Ending.KEEP,
+        whole=not broken,
+        trailers=response.trailers,
+    )
+
+
+def _held(response: Response, fields: Fields, framing: Framing) -> Plan:
+    body = response.body
+    streamed = bool(body and body.chunks) or (not (body and body.size) and framing is not Framing.LENGTH)
+    if not streamed:
+        # It was held in the proxy as one block: the agent left before it saw any of it.
+        return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.HOLD, whole=False)
+    return Plan(
+        head=head_of(response, fields), body=_without_end(body, response, framing), framing=framing,
+        ending=Ending.HOLD, whole=False,
+    )  # fmt: skip
+
+
+def _without_end(body: Body | None, response: Response, framing: Framing) -> Body | None:
+    """The body without its last piece where that would complete it: the agent had left before it got that."""
+    if body is None or framing is not Framing.LENGTH or not _fits(response, framing):
+        return body
+    left_out = body.chunks[-1].size
+    kept = None if body.inline is None else body.inline[: body.size - left_out]
+    return Body(size=body.size - left_out, digest=body.digest, inline=kept, pieces=body.pieces, chunks=body.chunks[:-1])
+
+
+def _framing(method: bytes, response: Response) -> Framing:
+    if is_bodyless(method, response.status):
+        return Framing.NONE
+    codings = b",".join(all_fields(response.fields, b"transfer-encoding")).lower()
+    if codings.rpartition(b",")[2].strip() == b"chunked":
+        return Framing.CHUNKED
+    return Framing.LENGTH if all_fields(response.fields, b"content-length") else Framing.CLOSE
+
+
+def _fits(response: Response, framing: Framing) -> bool:
+    """Whether the body that was kept is as long as its header says; else only the close can end it."""
+    if framing is not Framing.LENGTH:
+        return True
+    size = response.body.size if response.body else 0
+    return all(value.strip() == b"%d" % size for value in all_fields(response.fields, b"content-length"))
+
+
+def _announces_close(response: Response) -> bool:
+    tokens = b",".join(all_fields(response.fields, b"connection")).lower().split(b",")
+    named = {token.strip() for token in tokens}
+    return b"close" in named or (response.version == b"HTTP/1.0" and b"keep-alive" not in named)
+
+
+def whole_body(plan: Plan) -> bytes | None:
+    """The framed body of a plan in one block; None when its bytes are in the store. Pauses are not in it."""
+    body = plan.body
+    if body is None or body.size == 0:
+        data: bytes = b""
+    elif body.inline is None:
+        return None
+    else:
+        data = body.inline
+    if plan.framing is not Framing.CHUNKED:
+        return data
+    out = []
+    at = 0
+    for size, _ in chunks_of(body):
+        out.append(b"%x\r\n%b\r\n" % (size, data[at : at + size]))
+        at += size
+    return b"".join(out) + last_chunk(plan)
+
+
+def chunks_of(body: Body | None) -> list[tuple[int, int | None]]:
+    """(size, instant) of the pieces in which a body passed; one that passed as a block is one piece."""
+    if body is None or body.size == 0:
+        return []
+    passed: list[tuple[int, int | None]] = [(chunk.size, chunk.at) for chunk in body.chunks if chunk.size]
+    return passed if sum(size for size, _ in passed) == body.size else [(body.size, None)]
+
+
+def last_chunk(plan: Plan) -> bytes:
+    """What ends a chunked body; nothing where it was never ended."""
+    return b"0\r\n%b\r\n" % lines(plan.trailers) if plan.whole else b""
+
+
+def problem(status: int, reason: str, document: bytes, mark: tuple[bytes, bytes], *, head_only: bool) -> bytes:
+    """A whole answer of our own: an RFC 9457 document with a header that says whose it is."""
+    head = b"HTTP/1.1 %d %b\r\nContent-Type: application/problem+json\r\n%b: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, reason.encode(), *mark, len(document)) + (b"" if head_only else document)

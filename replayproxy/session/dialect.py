@@ -1,0 +1,45 @@
+"""What the recording proxy does between agent and environment, for a replay: by its own code, without mitmproxy."""
+
+from __future__ import annotations
+
+from replayproxy.core.links import to_agent
+from replayproxy.core.values import Exchange, Fields, Outcome, Run
+from replayproxy.proxy.head import Marks, take_marks, without_alt_svc
+from replayproxy.proxy.problems import assembled
+from replayproxy.proxy.routes import Route, parse_upstream
+from replayproxy.serve.doors import Door
+from replayproxy.session.wiring import DYNAMIC
+
+
+class RecordedDialect:
+    """The `Dialect` of a run: as its recorder treated the traffic."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks:
+        return take_marks(target, fields, port_episode=port_episode)
+
+    def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
+        if exchange.response is None:
+            return ()
+        base = Route(env=door.env, listener=door.url, fixed=None, origin=door.origin, port=door.port)
+        return to_agent(
+            without_alt_svc(exchange.response.fields),
+            origins=self._origins(exchange),
+            base_url=base.agent_base(agent_host, tls=False),
+            prefix=prefix.decode("latin-1"),
+        )
+
+    def _origins(self, exchange: Exchange) -> tuple[str, ...]:
+        """The environment's own, as they were when this was recorded."""
+        wiring = self._run.envs.get(exchange.env)
+        upstream = exchange.upstream or (wiring.upstream if wiring and wiring.upstream != DYNAMIC else "")
+        own: tuple[str, ...] = (parse_upstream(upstream).origin,) if upstream else ()
+        recorded_host = exchange.request.agent_host
+        if wiring and wiring.options.get("host") == "keep" and recorded_host:
+            own += tuple(f"{scheme}://{recorded_host.decode('latin-1')}" for scheme in ("http", "https"))
+        return own
+
+    def own_answer(self, status: int, outcome: Outcome, detail: str) -> bytes:
+        return assembled(status, outcome, detail)
