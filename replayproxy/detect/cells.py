@@ -1,0 +1,221 @@
+"""Which row of the state an exchange is about, and which rows its documents show.
+
+By structure only: a path segment names a table and the next one a key (`/api/deals/42`), a path that ends in a table
+is its collection, and the members of the row's object are columns. Whether a member really is the column is for the
+caller to learn from values that agree. Without a state the path itself stands for the row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from replayproxy.core.canonical import Kind, View, split_query, split_target
+from replayproxy.core.opaque import singular
+
+KEYS = ("id", "_id", "uuid", "guid", "key", "uid", "slug", "name")
+MAX_ITEMS = 5000
+"""Rows taken from one document; the rest is not looked at."""
+
+_PAST = re.compile(
+    rb"(?:^|[_-])(?:v|ver|version|rev|revision|as_?of|at|before|until|snapshot|history|time|timestamp|date|ref)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row's name: its table as the state calls it, and its key."""
+
+    table: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a path is about. `key` None: the whole table. `rest`: segments below the row."""
+
+    table: str
+    key: str | None
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A row as a document shows it: each column with its value and its pointer in the document."""
+
+    row: Row
+    members: Mapping[str, Any]
+    at: str  # pointer of the row's object
+    listed: bool  # one of several in a list
+
+    def pointer(self, column: str) -> str:
+        return f"{self.at}/{column.replace('~', '~0').replace('/', '~1')}"
+
+
+class Tables:
+    """The tables of one state, by the names that paths use. `single`: table -> the key of its only row."""
+
+    def __init__(self, names: Iterable[str], single: Mapping[str, str]) -> None:
+        self.single = dict(single)
+        self._by_name: dict[str, str] = {}
+        for name in sorted(names, key=len, reverse=True):
+            self._by_name[_spoken(name.rpartition(".")[2])] = name
+            self._by_name[_spoken(name)] = name
+
+    def find(self, segment: str) -> str | None:
+        return self._by_name.get(_spoken(segment))
+
+    def place(self, target: bytes) -> Place | None:
+        """What the path is about; the last segment that names a table decides."""
+        parts = segments(target)
+        for index in range(len(parts) - 1, -1, -1):
+            table = self.find(parts[index])
+            if table is None:
+                continue
+            rest = parts[index + 1 :]
+            if not rest and table in self.single:
+                return Place(table=table, key=self.single[table])
+            return Place(table=table, key=rest[0] if rest else None, rest=rest[1:])
+        return None
+
+
+class Paths(Tables):
+    """For an environment whose state is not known: each path is a table of one row."""
+
+    def __init__(self) -> None:
+        super().__init__((), {})
+
+    def find(self, segment: str) -> str | None:
+        return None
+
+    def place(self, target: bytes) -> Place | None:
+        parts = segments(target)
+        return Place(table="/" + "/".join(parts), key="") if parts else None
+
+
+@lru_cache(maxsize=4096)
+def _spoken(name: str) -> str:
+    return singular(name)
+
+
+@lru_cache(maxsize=16384)
+def segments(target: bytes) -> tuple[str, ...]:
+    """The decoded segments of the path; an empty one at the end is left out."""
+    path, _ = split_target(target)
+    return tuple(unquote_to_bytes(part).decode("utf-8", "replace") for part in path.strip(b"/").split(b"/") if part)
+
+
+def query_names(target: bytes) -> tuple[str, ...]:
+    _, query = split_target(target)
+    if not query:
+        return ()
+    return tuple(sorted({name.decode("utf-8", "replace") for name, _ in split_query(query)}))
+
+
+def asks_for_the_past(target: bytes) -> bool:
+    """Whether the query names a version or a time: such a read may rightly return what has been overwritten."""
+    _, query = split_target(target)
+    return bool(query) and any(_PAST.search(name.lower()) for name, _ in split_query(query or b""))
+
+
+def shown(seen: View, place: Place | None, tables: Tables) -> list[Shown]:
+    """The rows that a JSON document shows, seen from the path it was asked for or sent to."""
+    if seen.kind is not Kind.JSON or place is None or place.rest:
+        return []
+    if isinstance(tables, Paths):
+        return list(_by_path(seen.value, place))[:MAX_ITEMS]
+    if place.key is not None:
+        found = _object(seen.value, place.key)
+        row = Row(place.table, place.key)
+        return [] if found is None else [Shown(row=row, members=found[1], at=found[0], listed=False)]
+    return list(_collection(seen.value, place.table))[:MAX_ITEMS]
+
+
+def _by_path(document: Any, place: Place) -> Iterator[Shown]:
+    """Without a state: the object is the path's row; an item of a list, or a created one, is the row of PATH/id."""
+    if isinstance(document, dict) and not _items(document):
+        at, members = _unwrapped(document)
+        yield Shown(row=Row(place.table, ""), members=members, at=at, listed=False)
+    for at, item, name in _listed(document):
+        key = name if name is not None else key_of(item, "")
+        if key is not None:
+            yield Shown(row=Row(f"{place.table}/{key}", ""), members=item, at=at, listed=True)
+
+
+def created(seen: View, place: Place | None, tables: Tables) -> Shown | None:
+    """The row that a POST to a collection made, from its answer."""
+    if seen.kind is not Kind.JSON or place is None or place.rest or not isinstance(seen.value, dict):
+        return None
+    at, members = _unwrapped(seen.value)
+    if isinstance(tables, Paths):
+        key = key_of(members, "")
+        return None if key is None else Shown(row=Row(f"{place.table}/{key}", ""), members=members, at=at, listed=False)
+    if place.key is not None:
+        return None
+    key = key_of(members, place.table)
+    return None if key is None else Shown(row=Row(place.table, key), members=members, at=at, listed=False)
+
+
+def key_of(item: Mapping[str, Any], table: str) -> str | None:
+    """The key that an object gives itself."""
+    own = _spoken(table.rpartition(".")[2]) if table else ""
+    for name in (*KEYS[:2], f"{own}_id", f"{own}Id", *KEYS[2:]):
+        value = item.get(name)
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+            return str(value)
+    return None
+
+
+def _object(document: Any, key: str) -> tuple[str, Mapping[str, Any]] | None:
+    """The object of one row: the document, or the one object in it that holds the key or stands alone."""
+    if not isinstance(document, dict):
+        return None
+    candidates = [("", document)]
+    candidates += [("/" + name.replace("~", "~0").replace("/", "~1"), item)
+                   for name, item in document.items() if isinstance(item, dict)]  # fmt: skip
+    for at, candidate in candidates:
+        if any(str(candidate[name]) == key for name in KEYS if isinstance(candidate.get(name), str | int)):
+            return at, candidate
+    return _unwrapped(document)
+
+
+def _unwrapped(document: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """`{"data": {..}}` and `{"deal": {..}, "ok": true}` are envelopes, if one member alone is an object."""
+    inner = [(name, item) for name, item in document.items() if isinstance(item, dict)]
+    if len(inner) == 1 and not any(name in document for name in KEYS) and len(document) <= 3:
+        return "/" + inner[0][0].replace("~", "~0").replace("/", "~1"), inner[0][1]
+    return "", document
+
+
+def _collection(document: Any, table: str) -> Iterator[Shown]:
+    for at, item, name in _listed(document):
+        key = name if name is not None else key_of(item, table)
+        if key is not None:
+            yield Shown(row=Row(table, key), members=item, at=at, listed=True)
+
+
+def _listed(document: Any) -> Iterator[tuple[str, Mapping[str, Any], str | None]]:
+    """The items of a list, of the one list in an envelope, or of an object that maps keys to objects."""
+    if isinstance(document, list):
+        yield from (("/" + str(index), item, None) for index, item in enumerate(document) if isinstance(item, dict))
+        return
+    if not isinstance(document, dict):
+        return
+    name = _items(document)
+    if name:
+        lead = "/" + name.replace("~", "~0").replace("/", "~1")
+        yield from ((f"{lead}{at}", item, key) for at, item, key in _listed(document[name]))
+    elif document and all(isinstance(item, dict) for item in document.values()):
+        for key, item in document.items():
+            yield "/" + key.replace("~", "~0").replace("/", "~1"), item, key
+
+
+def _items(document: Mapping[str, Any]) -> str | None:
+    """The member that holds the list of an envelope; None when there is none or several."""
+    lists = [name for name, item in document.items() if isinstance(item, list)]
+    filled = [name for name in lists if any(isinstance(item, dict) for item in document[name])]
+    return filled[0] if len(filled) == 1 else None

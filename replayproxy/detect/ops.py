@@ -1,0 +1,181 @@
+"""An exchange as judgements see it: an operation with its interval, what it may have done, what it shows.
+
+The environment's effect lies in [fwd, up_end]. An exchange that had no whole answer, or an answer that says nothing
+about the effect (5xx, 202), may take effect at any time after it began.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from replayproxy.core.canonical import Kind, View, all_fields, view
+from replayproxy.core.effects import is_write
+from replayproxy.core.values import Exchange, Outcome, Run
+from replayproxy.detect.cells import Place, Row, Shown, Tables, asks_for_the_past, created, query_names, shown
+from replayproxy.detect.history import NEVER
+from replayproxy.detect.normal import normal
+
+PRESENCE = ""
+"""The column that stands for the row itself: its value is PRESENT or ABSENT."""
+PRESENT, ABSENT = "present", "absent"
+NO_VALUE = "(no value)"
+
+
+_CREDENTIALS = (b"authorization", b"cookie", b"x-api-key", b"api-key")
+
+
+class Effect(Enum):
+    NONE = "none"  # it cannot have reached the environment, or it is a read
+    DONE = "done"  # a write with its answer: whatever it did, it did within its interval
+    OPEN = "open"  # a write that may take effect at any time after it began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """`sets`: (row, column) -> value, as far as request and answer agree on it. `rows`: what a read showed.
+    `absent`: the row that a read said is not there. `fresh_for`: seconds for which the answer says that a cache may
+    keep it; 0.0: it says nothing, infinite: it came out of a cache."""
+
+    episode: str
+    seq: int
+    env: str
+    lane: str
+    method: str
+    target: str
+    status: int | None
+    fwd: int
+    end: int
+    effect: Effect
+    reads: bool
+    place: Place | None
+    rows: Sequence[Shown] = ()
+    absent: Row | None = None
+    sets: Mapping[tuple[Row, str], str] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    fresh_for: float = 0.0
+    query: tuple[str, ...] = ()
+    is_reset: bool = False
+    wall: int = 0
+    who: int = 0  # equal for requests with equal credentials
+
+    def touches(self, row: Row, paths: bool) -> bool:
+        """Whether the write may be about the row, by its path."""
+        if self.place is None or self.is_reset:
+            return True
+        if paths:
+            a, b = self.place.table.split("/"), row.table.split("/")
+            short = min(len(a), len(b))
+            return a[:short] == b[:short]
+        return self.place.table == row.table and self.place.key in (None, row.key)
+
+
+def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables) -> Op:
+    """The exchange in the light of the tables of its environment's state."""
+    wiring = run.envs.get(exchange.env)
+    writes = is_write(exchange.request, wiring.reads if wiring else ()) or exchange.websocket is not None
+    effect = _effect(exchange, writes)
+    end = exchange.times.up_end
+    place = tables.place(exchange.request.target)
+    response = exchange.response
+    whole = response is not None and exchange.outcome is Outcome.ANSWERED
+    answer = view(response.fields, response.body) if response is not None and whole else None
+    status = response.status if response is not None else None
+    reads = whole and effect is Effect.NONE and exchange.request.method != b"HEAD" and exchange.times.fwd is not None
+    past = asks_for_the_past(exchange.request.target)
+    rows: Sequence[Shown] = ()
+    absent: Row | None = None
+    if reads and answer is not None and not past and status in (200, 203):
+        rows = shown(answer, place, tables)
+    elif reads and not past and status in (404, 410) and place is not None and place.key is not None and not place.rest:
+        absent = Row(place.table, place.key)
+    sets: Mapping[tuple[Row, str], str] = {}
+    asked: Mapping[str, Any] = {}
+    if effect is not Effect.NONE:
+        sent = view(exchange.request.fields, exchange.request.body)
+        asked = _asked(sent)
+        if status is not None and 200 <= status < 300 and answer is not None:
+            sets = _sets(exchange, place, tables, sent, answer)
+    return Op(
+        episode=episode, seq=exchange.seq, env=exchange.env, lane=exchange.lane,
+        method=exchange.request.method.decode("ascii", "replace"),
+        target=exchange.request.target.decode("utf-8", "replace"), status=status,
+        fwd=exchange.times.fwd if exchange.times.fwd is not None else exchange.times.head,
+        end=NEVER if end is None or effect is Effect.OPEN else end,
+        effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, sets=sets, asked=asked,
+        fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
+        wall=exchange.times.wall,
+        who=hash(tuple(v for name in _CREDENTIALS for v in all_fields(exchange.request.fields, name))),
+    )  # fmt: skip
+
+
+def _effect(exchange: Exchange, writes: bool) -> Effect:
+    if not writes or exchange.times.fwd is None or exchange.outcome in (Outcome.LOCAL, Outcome.REFUSED):
+        return Effect.NONE
+    status = exchange.response.status if exchange.response else None
+    whole = exchange.outcome is Outcome.ANSWERED and exchange.times.up_end is not None
+    if exchange.websocket is not None:
+        return Effect.DONE if exchange.times.up_end is not None else Effect.OPEN
+    return Effect.DONE if whole and status is not None and status < 500 and status != 202 else Effect.OPEN
+
+
+def _asked(sent: View) -> dict[str, Any]:
+    """The members of a request's body: those of the document, or of the one object in it."""
+    if sent.kind is Kind.JSON and isinstance(sent.value, dict):
+        inner = [item for item in sent.value.values() if isinstance(item, dict)]
+        return dict(inner[0] if len(sent.value) == 1 and inner else sent.value)
+    if sent.kind is Kind.FORM:
+        return {_text(name): _text(value or b"") for name, value in sent.value}
+    return {}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _sets(
+    exchange: Exchange, place: Place | None, tables: Tables, sent: View, answer: View
+) -> dict[tuple[Row, str], str]:
+    """What the write surely set, by its own words: an echoed member that was asked for, a row made, a row deleted."""
+    method = exchange.request.method
+    if place is None or place.rest:
+        return {}
+    if method == b"DELETE":
+        return {(Row(place.table, place.key), PRESENCE): ABSENT} if place.key is not None else {}
+    if method in (b"PUT", b"PATCH", b"POST"):
+        if method == b"POST" and (new := created(answer, place, tables)):
+            # Only 201 says that the row is new; an answer 200 may repeat what a cache believes of the other members.
+            fresh = exchange.response is not None and exchange.response.status == 201
+            named = {name: value for name, value in new.members.items() if fresh or name in _asked(sent)}
+            made = {(new.row, column): normal(value) for column, value in named.items()}
+            return {**made, (new.row, PRESENCE): PRESENT}
+        asked = _asked(sent)
+        echoes = [one for one in shown(answer, place, tables) if not one.listed]
+        sets = {
+            (one.row, column): normal(value)
+            for one in echoes for column, value in one.members.items() if column in asked
+        }  # fmt: skip
+        return {**sets, **{(one.row, PRESENCE): PRESENT for one in echoes if method == b"PUT"}}
+    return {}
+
+
+_AGE = re.compile(rb"(?:^|[,\s])(?:s-maxage|max-age)\s*=\s*\"?(\d+)")
+
+
+def _fresh_for(exchange: Exchange) -> float:
+    if exchange.response is None:
+        return 0.0
+    fields = exchange.response.fields
+    if any(value.strip() not in (b"", b"0") for value in all_fields(fields, b"age")):
+        return float("inf")
+    if any(re.search(rb";\s*hit|\bHIT\b", value) for name in (b"cache-status", b"x-cache")
+           for value in all_fields(fields, name)):  # fmt: skip
+        return float("inf")
+    control = b",".join(all_fields(fields, b"cache-control")).lower()
+    if b"no-cache" in control or b"no-store" in control:
+        return 0.0
+    ages = [int(age) for age in _AGE.findall(control)]
+    return float(max(ages)) if ages else 0.0

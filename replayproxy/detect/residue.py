@@ -1,0 +1,161 @@
+"""How one start state differs from another, once clocks and fresh ids are taken out.
+
+Two resets of one task and seed may stamp other times and mint other ids; rows that are equal but for these, under
+one renaming, are equal. What is left is residue: a row too many, a row missing, a value that is another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from replayproxy.core import jsonvalue
+from replayproxy.core.opaque import is_opaque
+from replayproxy.core.times import DAY, Instant, parse_number, parse_text
+from replayproxy.core.values import RowChange
+from replayproxy.detect.states import States
+
+CLOCK_TOLERANCE_NS = 600 * 1_000_000_000
+"""A stamp may lie this much nearer to or farther from its snapshot than its counterpart."""
+
+_COUNTERS = frozenset({"seq", "next_id", "nextid", "last_id", "lastid", "last_value", "autoincrement", "auto_increment"})
+COUNTER_TABLES = frozenset({"sqlite_sequence"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residue:
+    """`changes` go from the reference to the start. `explained`: differences that mean nothing, by class."""
+
+    changes: tuple[RowChange, ...]
+    explained: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def only_counters(self) -> bool:
+        """Whether nothing but counters of ids differs: visible at most as other ids."""
+        return bool(self.changes) and all(_is_counter(change) for change in self.changes)
+
+
+def residue(states: States, reference: bytes, start: bytes, wall_reference: int, wall_start: int) -> Residue:
+    """Raises states.TooMuchChanged."""
+    return _Comparison(wall_reference, wall_start).run(states.changes(reference, start))
+
+
+class _Comparison:
+    def __init__(self, wall_a: int, wall_b: int) -> None:
+        self.walls = (wall_a, wall_b)
+        self.forward: dict[str, str] = {}
+        self.backward: dict[str, str] = {}
+        self.explained: Counter[str] = Counter()
+
+    def run(self, changes: list[RowChange]) -> Residue:
+        gone: dict[bytes, list[RowChange]] = defaultdict(list)
+        come: dict[bytes, list[RowChange]] = defaultdict(list)
+        modified = []
+        for change in changes:
+            if change.table in COUNTER_TABLES:
+                self.explained["counter"] += 1
+            elif change.after is None:
+                gone[self._form(change.table, change.key, change.before, 0)].append(change)
+            elif change.before is None:
+                come[self._form(change.table, change.key, change.after, 1)].append(change)
+            else:
+                modified.append(change)
+        left = list(self._unpaired(gone, come))
+        left += [change for change in modified if not self._explains(change.before, change.after, "")]
+        return Residue(changes=tuple(sorted(left, key=lambda c: (c.table, c.key))), explained=self.explained)
+
+    def _unpaired(self, gone: dict[bytes, list[RowChange]], come: dict[bytes, list[RowChange]]) -> Iterator[RowChange]:
+        # Forms with one row on each side first: they tell how ids were renamed, for those that could be any of several.
+        for form in sorted({*gone, *come}, key=lambda form: len(gone.get(form, ())) + len(come.get(form, ()))):
+            ours, theirs = gone.get(form, []), come.get(form, [])
+            pairs = list(zip(sorted(ours, key=_age), sorted(theirs, key=_age), strict=False))
+            for a, b in pairs:
+                tied = len(ours) > 1 or len(theirs) > 1
+                if not (self._renames(a.key, b.key, tied) and (self._explains(a.before, b.after, "", tied) or tied)):
+                    yield from (a, b)
+                else:
+                    self.explained["fresh id"] += 1
+            yield from sorted(ours, key=_age)[len(pairs) :]
+            yield from sorted(theirs, key=_age)[len(pairs) :]
+
+    def _renames(self, a: str, b: str, tied: bool = False) -> bool:
+        """Whether `a` may be called `b` beside all that was renamed so far."""
+        if a == b:
+            return True
+        if self.forward.get(a, b) != b or self.backward.get(b, a) != a:
+            return tied
+        self.forward[a], self.backward[b] = b, a
+        return True
+
+    def _explains(self, a: Any, b: Any, name: str, tied: bool = False) -> bool:
+        if isinstance(a, dict) and isinstance(b, dict):
+            return set(a) == set(b) and all(self._explains(a[key], b[key], key, tied) for key in a)
+        if isinstance(a, list) and isinstance(b, list):
+            return len(a) == len(b) and all(self._explains(x, y, name, tied) for x, y in zip(a, b, strict=True))
+        if jsonvalue.same(a, b):
+            return True
+        left, right = self._instant(a, 0), self._instant(b, 1)
+        if left is not None and right is not None:
+            if self._same_offset(left, right):
+                self.explained["clock"] += 1
+                return True
+            return False
+        if _is_id(a, name) and _is_id(b, name) and self._renames(str(a), str(b), tied):
+            self.explained["fresh id"] += 1
+            return True
+        return False
+
+    def _instant(self, value: Any, side: int) -> Instant | None:
+        if isinstance(value, str):
+            return parse_text(value) or parse_number(value, self.walls[side])
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            return parse_number(value, self.walls[side])
+        return None
+
+    def _same_offset(self, a: Instant, b: Instant) -> bool:
+        drift = abs((b.at - self.walls[1]) - (a.at - self.walls[0]))
+        grain = max(a.grain, b.grain)
+        return drift <= max(CLOCK_TOLERANCE_NS, DAY if grain >= DAY else 0)
+
+    def _form(self, table: str, key: str, row: Any, side: int) -> bytes:
+        """A row with its ids and instants taken out: rows of one form can be one row of two resets."""
+        own = "#" if key.isdigit() else "@" if is_opaque(key) else key
+        return jsonvalue.canonical([table, own, self._masked(row, "", key, side)])
+
+    def _masked(self, value: Any, name: str, key: str, side: int) -> Any:
+        if isinstance(value, dict):
+            return {k: self._masked(v, k, key, side) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._masked(item, name, key, side) for item in value]
+        if self._instant(value, side) is not None:
+            return "(time)"
+        if _is_id(value, name) or (str(value) == key and not isinstance(value, bool)):
+            return "(id)"
+        return value
+
+
+def _age(change: RowChange) -> tuple[int, str]:
+    return (int(change.key), "") if change.key.isdigit() and len(change.key) < 19 else (0, change.key)
+
+
+def _is_id(value: Any, name: str) -> bool:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return False
+    if isinstance(value, str) and is_opaque(value):
+        return True
+    low = name.lower()
+    named = low == "id" or low.endswith("_id") or name.endswith(("Id", "ID"))
+    return named and str(value).isdigit()
+
+
+def _is_counter(change: RowChange) -> bool:
+    if not isinstance(change.before, dict) or not isinstance(change.after, dict):
+        return False
+    names = {n for n in {*change.before, *change.after} if change.before.get(n) != change.after.get(n)}
+    return bool(names) and all(
+        name.lower() in _COUNTERS and isinstance(change.before.get(name), int) and isinstance(change.after.get(name), int)
+        for name in names
+    )

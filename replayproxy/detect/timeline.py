@@ -1,0 +1,205 @@
+"""What is known of one state while an episode ran: its snapshots in order, who wrote between them, what changed.
+
+The writes are those of every episode that was open meanwhile on the same instance, and of traffic without an episode.
+A change between two adjacent snapshots is explained if a write ran between them; where exactly one did, and wholly
+between them, all that changed is known to be its work, and all else that it did nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from replayproxy.core.values import RowChange, Snapshot
+from replayproxy.detect.cells import Row
+from replayproxy.detect.history import NEVER, NO_LINE, Line
+from replayproxy.detect.normal import normal
+from replayproxy.detect.ops import ABSENT, NO_VALUE, PRESENCE, PRESENT, Effect, Op
+from replayproxy.detect.states import States, TooMuchChanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """A snapshot and the episode that it was taken for."""
+
+    episode: str
+    snapshot: Snapshot
+
+    @property
+    def root(self) -> bytes:
+        assert self.snapshot.root is not None
+        return self.snapshot.root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A row that differs between the snapshots `gap` and `gap` + 1. `by`: who changed it, if only one can have."""
+
+    row: Row
+    before: Any | None
+    after: Any | None
+    gap: int
+    by: Op | None
+    explained: bool
+    possible: tuple[Op, ...] = ()
+
+
+class Writes:
+    """Writes by time: which of them overlap an interval."""
+
+    def __init__(self, ops: Iterable[Op], paths: bool) -> None:
+        self.paths = paths
+        writes = sorted((op for op in ops if op.effect is not Effect.NONE), key=lambda op: op.fwd)
+        self.all = writes
+        self.closed = [op for op in writes if op.end != NEVER]
+        self.floating = [op for op in writes if op.end == NEVER]
+        self._begins = [op.fwd for op in self.closed]
+        self._latest: list[int] = []
+        for op in self.closed:
+            self._latest.append(max(op.end, self._latest[-1]) if self._latest else op.end)
+
+    def within(self, begin: int, end: int) -> list[Op]:
+        """The closed writes whose interval meets [begin, end]."""
+        found = []
+        for index in range(bisect_right(self._begins, end) - 1, -1, -1):
+            if self._latest[index] < begin:
+                break
+            if self.closed[index].end >= begin:
+                found.append(self.closed[index])
+        return found[::-1]
+
+    def floating_on(self, row: Row, until: int) -> list[Op]:
+        return [op for op in self.floating if op.fwd <= until and op.touches(row, self.paths)]
+
+    def ended_before(self, instant: int) -> int | None:
+        """When the last write that ended before the instant did; None: there was none."""
+        index = bisect_left(self._begins, instant)
+        ends = [op.end for op in self.closed[max(0, index - 64) : index] if op.end < instant]
+        return max(ends, default=None)
+
+
+class Timeline:
+    """See the module. `shots` are in order of their readings, `ops` in any order."""
+
+    def __init__(self, shots: Sequence[Shot], ops: Sequence[Op], states: States, *, paths: bool) -> None:
+        self.shots = list(shots)
+        self.states = states
+        self.writes = Writes(ops, paths)
+        self.line = NO_LINE
+        if self.shots:
+            self.line = Line(begun=[s.snapshot.begun for s in self.shots], done=[s.snapshot.done for s in self.shots])
+        self.accounted: set[tuple[str, int]] = set()
+        self.too_much = False
+        self.changes: list[Change] = []
+        self._runs: dict[Row, list[tuple[int, Any | None]]] = {}
+        for gap in range(len(self.shots) - 1):
+            self._look_into(gap)
+
+    def _look_into(self, gap: int) -> None:
+        a, b = self.shots[gap].snapshot, self.shots[gap + 1].snapshot
+        between = self.writes.within(a.begun, b.done)
+        alone = between[0] if len(between) == 1 else None
+        if alone is not None and not (a.done < alone.fwd and alone.end < b.begun):
+            alone = None  # it may have been at work while one of the two was read
+        try:
+            changed = self.states.changes(self.shots[gap].root, self.shots[gap + 1].root)
+        except TooMuchChanged:
+            self.too_much = True
+            return
+        if alone is not None:
+            self.accounted.add((alone.episode, alone.seq))
+        for change in changed:
+            self._note(gap, change, between, alone, b.done)
+
+    def _note(self, gap: int, change: RowChange, between: list[Op], alone: Op | None, until: int) -> None:
+        row = Row(change.table, change.key)
+        floating = self.writes.floating_on(row, until)
+        self.changes.append(
+            Change(
+                row=row, before=change.before, after=change.after, gap=gap,
+                by=alone if not floating else None, explained=bool(between or floating),
+                possible=(*between, *floating),
+            )
+        )  # fmt: skip
+        self._runs.setdefault(row, [(0, change.before)]).append((gap + 1, change.after))
+
+    # What the state was
+
+    def row_at(self, row: Row, index: int) -> Any | None:
+        """The row as the snapshot of that index shows it."""
+        runs = self._runs.get(row)
+        if runs is None:
+            return self.states.row(self.shots[0].root, row)
+        return runs[bisect_right(runs, index, key=lambda run: run[0]) - 1][1]
+
+    def values(self, row: Row, column: str) -> list[tuple[int, str]]:
+        """(index of the first snapshot that shows it, value) of one cell, in order; empty without snapshots."""
+        if not self.shots:
+            return []
+        runs = self._runs.get(row) or [(0, self.states.row(self.shots[0].root, row))]
+        found: list[tuple[int, str]] = []
+        for index, content in runs:
+            value = cell(content, column)
+            if not found or found[-1][1] != value:
+                found.append((index, value))
+        return found
+
+    def near(self, begin: int, end: int) -> Iterator[int]:
+        """The last snapshot before the interval and the first one after it."""
+        before = bisect_left(self.line.done, begin) - 1
+        if before >= 0:
+            yield before
+        after = bisect_right(self.line.begun, end)
+        if after < len(self.shots):
+            yield after
+
+    def quiet(self, row: Row, begin: int, end: int, index: int) -> bool:
+        """Whether nothing was written between the interval and the snapshot, nor during either."""
+        first = min(begin, self.line.begun[index])
+        last = max(end, self.line.done[index])
+        return not self.writes.within(first, last) and not self.writes.floating_on(row, last)
+
+    # How far the writes explain the state
+
+    @property
+    def explained(self) -> int:
+        return sum(change.explained for change in self.changes)
+
+    def effects(self) -> Iterator[tuple[Op, Row, str, str, str]]:
+        """(write, row, column, value, source) of everything that a write is known to have set.
+
+        `source`: `snapshot` where the snapshots around a lone write show it, `answer` where only its own words do.
+        """
+        for change in self.changes:
+            if change.by is None:
+                continue
+            for column in columns(change.before, change.after):
+                after = cell(change.after, column)
+                if after != cell(change.before, column):
+                    yield change.by, change.row, column, after, "snapshot"
+        for op in self.writes.all:
+            if (op.episode, op.seq) not in self.accounted:
+                for (row, column), value in op.sets.items():
+                    yield op, row, column, value, "answer"
+
+
+def columns(*rows: Any | None) -> set[str]:
+    """The columns of a row's versions; PRESENCE stands for the row itself."""
+    found = {PRESENCE}
+    for row in rows:
+        if isinstance(row, dict):
+            found |= set(row)
+    return found
+
+
+def cell(row: Any | None, column: str) -> str:
+    """The normal value of one column of a row as a state holds it."""
+    if column == PRESENCE:
+        return ABSENT if row is None else PRESENT
+    if row is None or not isinstance(row, dict) or column not in row:
+        return NO_VALUE
+    return normal(row[column])
+
+
