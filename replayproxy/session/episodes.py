@@ -286,7 +286,7 @@ class Episodes:
         while len(self.sealed) > REMEMBERED:
             self._counts.pop(self.sealed.popitem(last=False)[0], None)
 
-    async def end_all(self, deadline: float) -> None:
+    async def end_all(self, deadline: float | None) -> None:
         """The recorder stops: every open episode ends, side by side."""
         self.stopping = True
         lives = list(self.recording.lives.values())
@@ -326,6 +326,14 @@ class Episodes:
             "ended_by": episode.ended_by, "reward": episode.reward, "outcome": episode.outcome,
             "exchanges": exchanges, "faults": list(episode.faults),
         }  # fmt: skip
+
+    def instances(self) -> dict[str, int]:
+        """How many instances of each dynamic environment there were, as far as they are remembered."""
+        seen: dict[str, set[str]] = {}
+        for episode in (*self.sealed.values(), *(live.episode for live in self.recording.lives.values())):
+            for env, upstream in episode.envs.items():
+                seen.setdefault(env, set()).add(episode.instance.get(env, upstream))
+        return {env: len(found) for env, found in seen.items()}
 
     def health(self) -> dict[str, Any]:
         tally = self.recording.tally

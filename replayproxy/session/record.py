@@ -1,0 +1,210 @@
+"""`record` from call to exit code: the environments reached, the recorder run, COMMAND run, everything sealed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replayproxy.errors import Exit, StoreTrouble, WorldTrouble, worst
+from replayproxy.session import child, tally
+from replayproxy.session.child import Child, NotStarted
+from replayproxy.session.record_options import RecordOptions
+from replayproxy.session.recorder import Recorder, Say
+from replayproxy.session.wiring import DYNAMIC, EnvSpec, address_of
+from replayproxy.storage import Store, Writer, open_store
+
+SEAL_SECONDS = 7.0
+"""From the first signal to the last seal; a second is left for closing."""
+
+CHILD_SECONDS = 2.5
+REACH_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """How it ended. `exit` is ours; `command_exit` COMMAND's, None when there was none or it could not be started."""
+
+    exit: int
+    command_exit: int | None
+    document: dict[str, Any]
+    lines: list[str]
+
+
+class Interrupted(Exception):
+    """A second signal came: nothing more is waited for."""
+
+
+@dataclass(slots=True)
+class Signals:
+    """SIGINT and SIGTERM: the first is the normal end, the second gives up. `number`: the first, None as yet."""
+
+    number: int | None = None
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    deadline: float | None = None
+    twice: bool = False
+    main: asyncio.Task[Any] | None = None
+
+    @contextmanager
+    def installed(self) -> Iterator[Signals]:
+        loop = asyncio.get_running_loop()
+        self.main = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.take, number)
+        try:
+            yield self
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def take(self, number: int) -> None:
+        if self.number is None:
+            self.number = number
+            self.deadline = asyncio.get_running_loop().time() + SEAL_SECONDS
+            self.came.set()
+        elif self.main is not None:
+            self.twice = True
+            self.main.cancel()
+
+
+async def record(
+    options: RecordOptions, command: Sequence[str] = (), *, say: Say, stdout_to_stderr: bool = False
+) -> Recorded:
+    """Records until COMMAND ends, or without one until a signal. Raises Problem when it cannot begin."""
+    signals = Signals()
+    with signals.installed():
+        try:
+            return await _record(options, command, say, stdout_to_stderr, signals)
+        except asyncio.CancelledError:
+            if signals.twice:
+                raise Interrupted from None
+            raise
+
+
+async def _record(
+    options: RecordOptions, command: Sequence[str], say: Say, stdout_to_stderr: bool, signals: Signals
+) -> Recorded:
+    began = time.monotonic()
+    if options.ready_file is not None:
+        # One that an earlier recording left would name a recorder that is gone.
+        options.ready_file.unlink(missing_ok=True)
+    await reachable(options.envs)
+    with _opened(options) as (store, writer):
+        async with _recorder(options, store, writer, say) as recorder:
+            outcome = await _run_command(recorder, command, signals, stdout_to_stderr)
+            await recorder.stop(signals.deadline)
+    return _result(recorder, outcome, seconds=time.monotonic() - began)
+
+
+async def reachable(envs: Sequence[EnvSpec]) -> None:
+    """WorldTrouble, naming the first environment that does not accept a connection."""
+
+    async def one(spec: EnvSpec) -> None:
+        host, port = address_of(spec.upstream)
+        try:
+            _, stream = await asyncio.wait_for(asyncio.open_connection(host, port), REACH_SECONDS)
+        except (OSError, TimeoutError) as error:
+            reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+            raise WorldTrouble(
+                f"environment {spec.name} at {spec.upstream} cannot be reached: {reason}", hint="start it first"
+            ) from None
+        stream.close()
+
+    results = await asyncio.gather(*(one(env) for env in envs if env.upstream != DYNAMIC), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+@contextmanager
+def _opened(options: RecordOptions) -> Iterator[tuple[Store, Writer]]:
+    """The store, and the right to be its recorder."""
+    with open_store(options.store, create=True) as store:
+        writer = store.writer()
+        try:
+            yield store, writer
+        finally:
+            try:
+                writer.close()
+            except StoreTrouble:
+                pass  # what is not on disk has shown at the seals, and is in the exit code
+
+
+@asynccontextmanager
+async def _recorder(options: RecordOptions, store: Store, writer: Writer, say: Say) -> AsyncIterator[Recorder]:
+    recorder = Recorder(options, store, writer, say)
+    try:
+        await recorder.start()
+        yield recorder
+    except BaseException:
+        await recorder.abandon()
+        raise
+
+
+async def _run_command(
+    recorder: Recorder, command: Sequence[str], signals: Signals, stdout_to_stderr: bool
+) -> int | NotStarted | None:
+    """COMMAND's exit code, why it could not be started, or None when there is none and a signal came."""
+    if not command:
+        await signals.came.wait()
+        return None
+    urls = recorder.addresses.plain_urls()
+    environ = child.variables(
+        control=recorder.control, run=recorder.run.name, token=recorder.options.token, urls=urls,
+        own={env.name: env.variable for env in recorder.options.envs},
+    )  # fmt: skip
+    try:
+        started = await child.start(child.filled(command, urls), environ, stdout_to_stderr=stdout_to_stderr)
+    except NotStarted as problem:
+        return problem
+    return await _until_end(started, signals)
+
+
+async def _until_end(started: Child, signals: Signals) -> int:
+    """COMMAND's exit code; a signal to us is its end too."""
+    ended = asyncio.ensure_future(started.wait())
+    came = asyncio.ensure_future(signals.came.wait())
+    try:
+        await asyncio.wait((ended, came), return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            assert signals.number is not None
+            await started.stop(signals.number, CHILD_SECONDS)
+        return await ended
+    except asyncio.CancelledError:
+        started.kill()
+        raise
+    finally:
+        came.cancel()
+
+
+def _result(recorder: Recorder, outcome: int | NotStarted | None, *, seconds: float) -> Recorded:
+    """The exit code by the one table, and what is shown."""
+    counts, trouble = recorder.recording.tally, recorder.episodes.store_trouble
+    document = counts.document() | {"store": str(recorder.options.store), "seconds": round(seconds, 3)}
+    store = recorder.options.store
+    lines = tally.lines(
+        counts, seconds=seconds, upstreams={env.name: env.upstream for env in recorder.options.envs},
+        instances=recorder.episodes.instances(), store=str(store), size=store_size(store),
+    )  # fmt: skip
+    if trouble:
+        document["store_trouble"] = trouble
+        lines.insert(1, f"TROUBLE WITH THE STORE  {trouble}")
+    if isinstance(outcome, NotStarted):
+        document["command_trouble"] = str(outcome)
+        lines.insert(0, f"replayproxy: {outcome}")
+        return Recorded(exit=int(outcome.code), command_exit=None, document=document, lines=lines)
+    whole = not counts.why_not_whole()
+    code = worst(Exit.STORE if trouble else 0, 0 if whole else Exit.UNJUDGED)
+    if outcome and not trouble:
+        code = outcome
+    return Recorded(exit=code, command_exit=outcome, document=document, lines=lines)
+
+
+def store_size(path: Path) -> int:
+    """Bytes that the store takes on the disk; its map is sparse."""
+    return sum(one.stat().st_blocks * 512 for one in path.glob("*") if one.is_file())

@@ -1,0 +1,189 @@
+"""What `record` was asked to do: flags over variables over the config file, refused before anything is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replayproxy.core.names import suggestion, why_not_a_name
+from replayproxy.errors import WrongUsage
+from replayproxy.session import wiring
+from replayproxy.session.camera import Plan
+from replayproxy.session.config import Config
+from replayproxy.session.wiring import EnvSpec, Reset
+from replayproxy.state.loader import Loaded, load, parse_named
+
+LATER = {
+    "forward": "--forward (an HTTP(S) forward proxy)",
+    "pass": "--pass (hosts that are forwarded unrecorded)",
+}
+"""Options whose names are kept for a later version."""
+
+ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """`when_text` and `mode_text` are the words as given, for the run's wiring. `token` None: none is wanted."""
+
+    store: Path
+    run: str
+    append: bool = False
+    envs: tuple[EnvSpec, ...] = ()
+    snapshots: tuple[Loaded, ...] = ()
+    plan: Plan = field(default_factory=Plan)
+    mode_text: str = "hold:250ms"
+    resets: tuple[Reset, ...] = ()
+    url_style: str = "path"
+    episode: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    idle: float = 600.0
+    undeclared: str | None = None
+    listen: str | None = None
+    control_host: str = "127.0.0.1"
+    control_port: int = 0
+    advertised: str | None = None
+    advertised_urls: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+    ready_file: Path | None = None
+    log_every: float = 60.0
+    upstream_timeout: float | None = None
+    token: str | None = None
+    config: Config = field(default_factory=Config)
+
+
+def parse(
+    flags: Mapping[str, Any],
+    config: Config,
+    *,
+    store: Path,
+    environ: Mapping[str, str],
+    wall: int,
+    pick: Mapping[str, str],
+    has_command: bool,
+) -> RecordOptions:
+    """The options from the flags (keys as in Python), the config and the environment.
+
+    `wall` and `pick` (`run`: random letters, `token`: a random token) come in, so that this is a function of its
+    arguments. Raises WrongUsage.
+    """
+    _refuse_later(flags, config)
+    envs = wiring.environments(flags["env"], config.env)
+    if not envs:
+        raise WrongUsage("record needs an environment", hint="--env app=http://127.0.0.1:9000")
+    run = _run_name(config.value("run", flags["run"]), wall, pick["run"])
+    episode = config.value("episode", flags["episode"])
+    if episode is not None and (why := why_not_a_name(episode)):
+        raise WrongUsage(f"--episode {episode!r}: {why}", hint=f"--episode {suggestion(episode)}")
+    when = wiring.parse_when(config.value("snapshot-when", flags["snapshot_when"], "start,write,end"))
+    mode_text = config.value("snapshot-mode", flags["snapshot_mode"], "hold:250ms")
+    mode, limit = wiring.parse_mode(mode_text)
+    control_host, control_port = wiring.hostport(
+        str(config.value("control", flags["control"], "0")), "--control", default="127.0.0.1"
+    )
+    assert control_host is not None
+    ready = config.value("ready-file", flags["ready_file"])
+    ready_file = None if ready is None else writable_path(Path(ready), "--ready-file")
+    advertised, advertised_urls = wiring.parse_advertise(config.values("advertise", flags["advertise"]), envs)
+    timeout = config.value("upstream-timeout", flags["upstream_timeout"])
+    return RecordOptions(
+        store=store,
+        run=run,
+        append=bool(config.value("append", flags["append"], False)),
+        envs=envs,
+        snapshots=_snapshots(flags["snapshot"], config),
+        plan=Plan(when=when, mode=mode, limit=limit),
+        mode_text=mode_text,
+        resets=_resets(flags["reset"], config, envs),
+        url_style=_choice("url-style", config.value("url-style", flags["url_style"], "path"), ("path", "port")),
+        episode=episode,
+        meta={**config.meta, **wiring.parse_meta(flags["meta"])},
+        idle=wiring.seconds(str(config.value("idle", flags["idle"], "10m")), "--idle"),
+        undeclared=_choice("undeclared", config.value("undeclared", flags["undeclared"]), ("accept", "refuse", None)),
+        listen=config.value("listen", flags["listen"]),
+        control_host=control_host,
+        control_port=control_port,
+        advertised=advertised,
+        advertised_urls=advertised_urls,
+        allowed=wiring.check_allowed(config.values("allow-upstream", flags["allow_upstream"])),
+        ready_file=ready_file,
+        log_every=wiring.seconds(str(config.value("log-every", flags["log_every"], "60s")), "--log-every"),
+        upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
+        token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
+        config=config,
+    )
+
+
+def _refuse_later(flags: Mapping[str, Any], config: Config) -> None:
+    for option, what in LATER.items():
+        if flags.get(option) or option in config.options:
+            raise WrongUsage(f"{what} is not there yet; it comes with a later version")
+    workers = config.value("workers", flags["workers"], 1)
+    if workers < 1:
+        raise WrongUsage(f"--workers {workers}: at least 1")
+    if workers != 1:
+        raise WrongUsage(f"--workers {workers}: more than one worker is not there yet; it comes with a later version")
+
+
+def _choice(option: str, value: Any, allowed: Sequence[Any]) -> Any:
+    if value not in allowed:
+        raise WrongUsage(f"--{option}: {value!r} is none of {', '.join(one for one in allowed if one)}")
+    return value
+
+
+def _run_name(given: str | None, wall: int, letters: str) -> str:
+    name = given or f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall / 1e9))}-{letters}"
+    if why := why_not_a_name(name, of="run"):
+        raise WrongUsage(f"--run {name!r}: {why}", hint=f"--run {suggestion(name)}")
+    return name
+
+
+def _snapshots(flags: Sequence[str], config: Config) -> tuple[Loaded, ...]:
+    named = dict(config.snapshot)
+    given: set[str] = set()
+    for text in flags:
+        name, spec = parse_named(text)
+        if name in given:
+            raise WrongUsage(f"--snapshot {name} is given twice")
+        given.add(name)
+        named[name] = spec
+    return tuple(load(name, spec) for name, spec in named.items())
+
+
+def _resets(flags: Sequence[str], config: Config, envs: Sequence[EnvSpec]) -> tuple[Reset, ...]:
+    known = {env.name for env in envs}
+    # The file serves many calls; a reset of an environment that this one does not record is none of its business.
+    named = {name: rest for name, rest in config.reset.items() if name in known}
+    for text in flags:
+        name, rest = wiring.named(text, "--reset")
+        named[name] = rest
+    return tuple(wiring.parse_reset(name, rest, envs) for name, rest in named.items())
+
+
+def writable_path(path: Path, option: str) -> Path:
+    """A file that can be written once there is something to write."""
+    if path.is_dir():
+        raise WrongUsage(f"{option} {path}: it is a directory")
+    if not path.absolute().parent.is_dir():
+        raise WrongUsage(f"{option} {path}: there is no directory {path.absolute().parent}")
+    return path
+
+
+def _token(host: str, environ: Mapping[str, str], minted: str, *, ready: bool, has_command: bool) -> str | None:
+    """The control API's token: the user's, or one of ours where others than this machine may reach it."""
+    given = environ.get("REPLAYPROXY_TOKEN")
+    if given:
+        if not given.isascii() or not given.isprintable() or " " in given:
+            raise WrongUsage("REPLAYPROXY_TOKEN: a token is printable ASCII without blanks")
+        return given
+    if wiring.is_loopback(host):
+        return None
+    if not (ready or has_command):
+        raise WrongUsage(
+            f"--control {host}: beyond loopback it demands a token, and nobody would be told of one",
+            hint="set REPLAYPROXY_TOKEN, or give --ready-file",
+        )
+    return minted

@@ -1,0 +1,276 @@
+"""The running parts of one recording: proxy, control API, snapshots and store, from their start to the last seal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from replayproxy import __version__
+from replayproxy.core.identity import EpisodeBook
+from replayproxy.core.values import UNATTRIBUTED, EnvWiring, Episode, Run
+from replayproxy.errors import Problem, UnknownAddress, WrongUsage
+from replayproxy.proxy.engine import ProxyEngine
+from replayproxy.proxy.listeners import authority, bind, bound_address
+from replayproxy.serve.control import ControlServer, application
+from replayproxy.session.addresses import Addresses
+from replayproxy.session.episodes import Episodes
+from replayproxy.session.record_options import RecordOptions
+from replayproxy.session.recording import Recording
+from replayproxy.session.wiring import Reset, is_wildcard
+from replayproxy.state.capture import Capture
+from replayproxy.storage import Store, Writer
+
+GRACE = 2.0
+"""Seconds that exchanges in flight have to end when the recorder stops."""
+
+type Say = Callable[[str], None]
+
+
+class Recorder:
+    """The running parts of one recording."""
+
+    def __init__(self, options: RecordOptions, store: Store, writer: Writer, say: Say) -> None:
+        self.options, self.say = options, say
+        self._store, self._writer = store, writer
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: ControlServer | None = None
+        self._stopped = False
+        bucket, used = self._earlier()
+        self.run = writer.open_run(self._wired(), append=options.append)
+        book = EpisodeBook(undeclared=options.undeclared, option=options.episode)
+        book.reserve(used)
+        self._book = book
+        self.capture = Capture(
+            options.snapshots, save=writer.put_nodes, now=time.monotonic_ns, wall=time.time_ns,
+            envs=[env.name for env in options.envs],
+        )  # fmt: skip
+        self.recording = Recording(
+            writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
+            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets, bucket=bucket,
+        )  # fmt: skip
+        self.engine = ProxyEngine(
+            self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=options.upstream_timeout
+        )
+        self.addresses = Addresses(
+            engine=self.engine, envs=options.envs, host=options.listen, advertised=options.advertised,
+            advertised_urls=options.advertised_urls,
+        )  # fmt: skip
+        self.episodes = Episodes(
+            self.recording, self.engine, self.addresses, url_style=options.url_style, allowed=options.allowed
+        )
+        self.control = ""
+
+    def _earlier(self) -> tuple[Episode | None, list[str]]:
+        """What the run holds already, where it is appended to: its bucket, and the names that are used up."""
+        if not self.options.append:
+            return None, []
+        reader = self._store.reader()
+        try:
+            run = reader.run(self.options.run)
+        except UnknownAddress:
+            return None, []
+        try:
+            bucket: Episode | None = reader.episode(run, UNATTRIBUTED)
+        except UnknownAddress:
+            bucket = None
+        return bucket, [episode.name for episode in reader.episodes(run)]
+
+    def _wired(self) -> Run:
+        options = self.options
+        config: dict[str, Any] = {}
+        if options.config.path is not None:
+            config = {"file": str(options.config.path), "rule": [dict(rule) for rule in options.config.rules]}
+        return Run(
+            key=0, name=options.run, opened_wall=time.time_ns(), envs=self._wiring({}),
+            snapshots={one.name: one.spec for one in options.snapshots}, snapshot_when=options.plan.when,
+            snapshot_mode=options.mode_text, url_style=options.url_style, meta=dict(options.meta),
+            config=json.loads(json.dumps(config, default=str)), version=__version__,
+        )  # fmt: skip
+
+    def _wiring(self, urls: dict[str, str]) -> dict[str, EnvWiring]:
+        resets = {one.env: one for one in self.options.resets}
+        return {
+            env.name: EnvWiring(
+                name=env.name, upstream=env.upstream, listener=urls.get(env.name, ""),
+                reset=_kept(resets.get(env.name)), reads=env.reads,
+                options={"host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None},
+            )
+            for env in self.options.envs
+        }  # fmt: skip
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Everything accepts, `--episode` is open, and the ready file is there when it returns."""
+        options = self.options
+        await self.engine.start()
+        await self.addresses.start()
+        await self._start_control()
+        self.run = replace(
+            self.run, envs={**self.run.envs, **self._wiring(self.addresses.plain_urls())}, closed_wall=None,
+            snapshots={**self.run.snapshots, **{one.name: one.spec for one in options.snapshots}},
+        )  # fmt: skip
+        self.recording.run = self.run
+        self._writer.update_run(self.run)
+        self._announce()
+        if options.episode is not None:
+            await self._open_option(options.episode)
+        for watch in (self._watch_idle(), self._watch_store(), self._log()):
+            self._spawn(watch)
+        if options.ready_file is not None:
+            write_whole(options.ready_file, json.dumps(self.ready()) + "\n")
+
+    async def _start_control(self) -> None:
+        options = self.options
+        listening = bind(options.control_host, options.control_port)
+        listening.listen(256)
+        host, port = bound_address(listening)
+        shown = options.advertised or ("127.0.0.1" if is_wildcard(host) else host)
+        self.control = f"http://{authority(shown, port)}"
+        hosts = frozenset({options.advertised} - {None})
+        self._server = ControlServer(application(self.episodes, token=options.token, hosts=hosts))  # type: ignore[arg-type]
+        await self._server.start(listening)
+
+    async def _open_option(self, name: str) -> None:
+        if self._book.is_taken(name):
+            raise WrongUsage(
+                f"--episode {name}: run {self.run.name} has it already", hint=f"--episode {self._book.free_name(name)}"
+            )
+        now = self.recording.now()
+        live = self.recording.open(
+            Episode(key=0, run_key=0, name=name, meta={}, opened=now, opened_wall=self.recording.wall())
+        )
+        await self.episodes.start(live)
+
+    def ready(self) -> dict[str, Any]:
+        return {
+            "control": self.control, "envs": self.addresses.plain_urls(), "forward": None,
+            "token": self.options.token, "pid": os.getpid(), "run": self.run.name,
+        }  # fmt: skip
+
+    def _announce(self) -> None:
+        options, say = self.options, self.say
+        say(f"recording run {self.run.name} into {options.store}")
+        width = max(len(env.name) for env in options.envs)
+        for env, url in self.addresses.plain_urls().items():
+            say(f"  {env:<{width}}  {url}  ->  {self.recording.envs[env].upstream}")
+        say(f"  control API  {self.control}{'  (token demanded)' if options.token else ''}")
+        if options.config.path is not None:
+            say(f"  config  {options.config.path}")
+        say("  credentials in the traffic are stored as they are sent; the store is readable by its owner only")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(self._guarded(work)))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.recording.fault(None, "watch", error)
+
+    async def _watch_idle(self) -> None:
+        while True:
+            await asyncio.sleep(min(max(self.options.idle / 4, 0.05), 5.0))
+            for name in await self.episodes.end_idle(self.options.idle):
+                self.say(f"episode {name}: sealed after {self.options.idle:g} s without traffic")
+
+    async def _watch_store(self) -> None:
+        told = False
+        while True:
+            await asyncio.sleep(0.5)
+            failed = self._writer.failed
+            if failed is not None and not told:
+                self.say(f"the store cannot be written: {failed}; it is tried again")
+            told = failed is not None
+
+    async def _log(self) -> None:
+        while self.options.log_every > 0:
+            await asyncio.sleep(self.options.log_every)
+            counts, lives = self.recording.tally, len(self.recording.lives)
+            self.say(
+                f"{time.strftime('%H:%M:%S')}  episodes {lives} open, {counts.sealed} sealed, "
+                f"{len(counts.incomplete)} incomplete  exchanges {counts.exchanges:,}  "
+                f"unattributed {counts.unattributed:,}"
+            )
+
+    # -- end -----------------------------------------------------------------------------------------------------
+
+    async def stop(self, deadline: float | None) -> None:
+        """Every episode is sealed, or named as incomplete, when it returns."""
+        self.episodes.stopping = True
+        await self.engine.stop(_grace(deadline))
+        await self.episodes.end_all(deadline)
+        await self._seal_rest(deadline)
+        await self._close()
+
+    async def _seal_rest(self, deadline: float | None) -> None:
+        recording = self.recording
+        try:
+            if recording.has_bucket:
+                bucket = replace(
+                    recording.bucket(), ended=recording.now(), ended_wall=recording.wall(), ended_by="stop"
+                )
+                await _by(deadline, asyncio.wrap_future(self._writer.seal(bucket)))
+            faults = (*self.run.faults, *recording.tally.faults)
+            self._writer.update_run(replace(self.run, closed_wall=time.time_ns(), faults=faults))
+            await _by(deadline, asyncio.wrap_future(self._writer.flush()))
+        except (Problem, TimeoutError, ValueError) as error:
+            self.episodes.store_trouble = self.episodes.store_trouble or str(error) or "it did not answer in time"
+
+    async def _close(self) -> None:
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.capture.close()
+        if self._server is not None:
+            await self._server.stop()
+
+    async def abandon(self) -> None:
+        """It could not begin, or was given up: what is there is closed, and a run without anything is taken back."""
+        if self._stopped:
+            return
+        await self.engine.stop(0.0)
+        await self._close()
+        if not self.options.append and not self.recording.tally.exchanges:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        try:
+            self._writer.remove(self.run.key)
+        except Problem:
+            pass  # the store has its own trouble, which is being told already
+
+
+def _grace(deadline: float | None) -> float:
+    if deadline is None:
+        return GRACE
+    return max(min(GRACE, deadline - asyncio.get_running_loop().time() - 1.0), 0.0)
+
+
+async def _by[T](deadline: float | None, work: asyncio.Future[T]) -> T:
+    left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.2)
+    return await asyncio.wait_for(work, left)
+
+
+def _kept(reset: Reset | None) -> tuple[str, str, str] | None:
+    return None if reset is None else (reset.method, reset.url, reset.body)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Readers see the whole file or none; its mode is 0600."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
