@@ -69,7 +69,7 @@ class Environment:
 
     def check_process(self) -> None:
         if self.pid != os.getpid():
-            raise StoreTrouble(f"{self.path} was opened before a fork", hint="open it again in the new process")
+            raise StoreTrouble(f"{self.path} was opened before this process was forked", hint="fork before opening it")
 
     @contextmanager
     def reading(self, *, buffers: bool = False) -> Iterator[Any]:
@@ -132,7 +132,8 @@ def acquire(directory: Path, *, create: bool) -> Environment:
     with _guard:
         if (directory / DATA_FILE).exists():
             shared = _open.get(identity_of(directory))
-            if shared is not None and shared.pid == os.getpid():
+            if shared is not None:
+                shared.check_process()
                 shared.users += 1
                 return shared
             _refuse_cut(directory)
@@ -209,9 +210,9 @@ def _databases(directory: Path, env: lmdb.Environment, *, create: bool) -> dict[
             stored = txn.get(META_FORMAT, db=meta)
         except lmdb.NotFoundError:
             stored = None
-        if stored is not None:
-            _check_format(directory, stored)
-            return {name: env.open_db(name.encode(), txn=txn, create=False) for name in DATABASES}
+    if stored is not None:
+        _check_format(directory, stored)
+        return _handles(env)
     if not create:
         raise StoreTrouble(f"{directory} holds no finished store", hint="record into it first")
     with env.begin(write=True) as txn:
@@ -220,6 +221,15 @@ def _databases(directory: Path, env: lmdb.Environment, *, create: bool) -> dict[
         txn.put(META_FORMAT, FORMAT.to_bytes(4, "big"), overwrite=False, db=dbs["meta"])
         _check_format(directory, txn.get(META_FORMAT, db=dbs["meta"]))
     return dbs
+
+
+def _handles(env: lmdb.Environment) -> dict[str, Any]:
+    if env.flags()["readonly"]:
+        return {name: env.open_db(name.encode(), create=False) for name in DATABASES}
+    # A handle opened in a read transaction is gone with it. This write transaction changes nothing, so LMDB writes
+    # nothing at its end, and the file's bytes and times stay (tested).
+    with env.begin(write=True) as txn:
+        return {name: env.open_db(name.encode(), txn=txn, create=False) for name in DATABASES}
 
 
 class NewerFormat(StoreTrouble):

@@ -92,6 +92,12 @@ def is_writing(directory: Path, session: int) -> bool:
         os.close(probe)
 
 
+def living(directory: Path) -> list[int]:
+    """The numbers of the writers that live."""
+    numbers = [int(path.stem.removeprefix("writer-")) for path in directory.glob("writer-*.lock")]
+    return [number for number in numbers if is_writing(directory, number)]
+
+
 def sweep(directory: Path) -> None:
     """Removes what writers that were killed have left. Only the recorder calls it."""
     for path in directory.glob("writer-*.lock"):
