@@ -106,14 +106,16 @@ class AgentHttp1(_http1.Http1Server):
             self._trailers = None
             yield from self.mark_done(response=True)
         elif isinstance(event, EnvironmentFault) and self.conn.connected and not self.response:
-            if event.outcome is Outcome.TIMED_OUT:
-                yield commands.SendData(self.conn, problems.assembled(504, event.outcome, event.message))
+            # A cut is passed on as one: without the proxy the agent would have got no answer either.
+            if event.outcome is not Outcome.CUT:
+                status = 504 if event.outcome is Outcome.TIMED_OUT else 502
+                yield commands.SendData(self.conn, problems.assembled(status, event.outcome, event.message))
             yield commands.CloseConnection(self.conn)
         elif isinstance(event, _events.ResponseProtocolError) and self.conn.connected and not self.response:
-            status = event.code.http_status_code()
-            if status is not None:
+            code = event.code.http_status_code()
+            if code is not None:
                 outcome = _OUTCOMES.get(event.code, Outcome.LOCAL)
-                yield commands.SendData(self.conn, problems.assembled(status, outcome, event.message))
+                yield commands.SendData(self.conn, problems.assembled(code, outcome, event.message))
             yield commands.CloseConnection(self.conn)
         else:
             self._trailers = None
