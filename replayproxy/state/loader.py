@@ -40,7 +40,7 @@ class Loaded:
     spec: str
     make: Callable[[Context], Provider]
     needs: frozenset[str] = frozenset()
-    context: Context = field(default_factory=dict)
+    context: Context = field(default_factory=dict, hash=False)
 
     @property
     def env(self) -> str:
