@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Protocol
@@ -24,6 +25,8 @@ class Collector:
 
     def __init__(self, sink: Sink | None = None, limit: int | None = None) -> None:
         self.size = 0
+        self._begun = False
+        self._grown = asyncio.Event()
         self._sink = sink
         self._limit = limit
         self._kept = bytearray()
@@ -32,8 +35,20 @@ class Collector:
         self._chunk = 0
         self._chunks: list[Chunk] = []
 
+    def begin(self) -> None:
+        """The answer's head is here."""
+        self._begun = True
+        self._grown.set()
+
+    async def reached(self, size: int) -> None:
+        """Returns once the head and that many bytes of the body have come."""
+        while not self._begun or self.size < size:
+            self._grown.clear()
+            await self._grown.wait()
+
     def write(self, data: bytes) -> None:
         self.size += len(data)
+        self._grown.set()
         room = len(data) if self._limit is None else max(0, self._limit - self._taken)
         part = data[:room]
         if not part:

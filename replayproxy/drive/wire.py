@@ -45,7 +45,7 @@ class Answer:
 
 
 type Leave = Callable[[Collector], Awaitable[None]]
-"""Returns when the answer is to be closed from our side; it may look at how much has come."""
+"""Returns when the answer is to be closed from our side; it is given what comes, to look at how much there is."""
 
 
 class Connection:
@@ -183,6 +183,7 @@ class Reading:
                 self._informational.append((event.status_code, tuple(event.headers.raw_items())))
             elif isinstance(event, h11.Response):
                 self._head, self._first = event, time.monotonic_ns()
+                self._body.begin()
             elif isinstance(event, h11.Data):
                 self._body.write(bytes(event.data))
                 if event.chunk_end:

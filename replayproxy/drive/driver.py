@@ -1,0 +1,202 @@
+"""Sends the recorded requests of an episode again, each at most once, in the order of the recording.
+
+The driver decides nothing about differences: it gives every pair of recorded and live exchange to its `Watcher`, which
+may hold what follows (to take a snapshot) or ask for no more to be sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from replayproxy.core.bindings import Bindings, Substitution
+from replayproxy.core.schedule import NEVER, Plan, Step, ended_at, sent_at
+from replayproxy.core.values import Body, Exchange, Outcome, Request, Times
+from replayproxy.drive.collect import Collector, Sink
+from replayproxy.drive.message import Pieces, message, with_host
+from replayproxy.drive.origin import Origin
+from replayproxy.drive.wire import Answer, Lines
+
+LEAVE_GRACE = 5.0
+"""How long a stream that is to be closed again may take to send what the recording has of it."""
+
+
+class Watcher(Protocol):
+    """What happens around each exchange."""
+
+    async def answered(self, recorded: Exchange, live: Exchange) -> bool:
+        """The answer is here; what waited for it goes on when this returns. True: send no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A live environment. `base`: (recorded path, live path) of its URL where they differ. `keep_host`: Host goes out
+    as recorded."""
+
+    origin: Origin
+    base: tuple[str, str] | None = None
+    keep_host: bool = False
+
+
+@dataclass(slots=True)
+class Drive:
+    """One repetition, while it runs and afterwards. `live` by the recorded number; `unsent` were never sent."""
+
+    live: dict[int, Exchange] = field(default_factory=dict)
+    unsent: list[int] = field(default_factory=list)
+    running: dict[int, int] = field(default_factory=dict)
+    stopped: bool = False
+
+    def overlapping(self, begun: int, done: int) -> tuple[tuple[int, int], ...]:
+        """The arrival keys of the exchanges that were in flight at any instant of [begun, done]."""
+        over = [(since, 0) for since in self.running.values() if since <= done]
+        over += [e.order for e in self.live.values() if e.times.head <= done and (e.times.up_end or NEVER) >= begun]
+        return tuple(sorted(set(over)))
+
+
+class Driver:
+    """Runs a plan against live environments."""
+
+    def __init__(
+        self, exchanges: Sequence[Exchange], plan: Plan, targets: Mapping[str, Target], bindings: Bindings,
+        watcher: Watcher, *, pieces: Pieces, pace: float | None = None, limit: float = 60.0,
+        sink: Callable[[], Sink] | None = None,
+    ) -> None:  # fmt: skip
+        """`pace` None: at once; 1: the agent's own pauses; 2: half of them. `limit`: seconds an answer may take beyond
+        twice what it took when it was recorded."""
+        self.drive = Drive()
+        self._recorded = {exchange.seq: exchange for exchange in exchanges}
+        self._steps = {step.seq: step for step in plan.steps}
+        self._targets, self._bindings, self._watcher = targets, bindings, watcher
+        self._pieces, self._pace, self._limit, self._sink = pieces, pace, limit, sink
+        self._lines = Lines()
+        self._left = {step.seq: len(step.after) for step in plan.steps}
+        self._followers: dict[int, list[int]] = {}
+        for step in plan.steps:
+            for before in step.after:
+                self._followers.setdefault(before, []).append(step.seq)
+        self._ended = {step.seq: asyncio.Event() for step in plan.steps}
+        self._last_order = 0
+
+    async def run(self) -> Drive:
+        """Returns when all has been answered, or what was in flight when the watcher had seen enough."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for seq in [seq for seq, left in self._left.items() if left == 0]:
+                    tasks.create_task(self._step(seq, tasks))
+        finally:
+            self._lines.close()
+        return self.drive
+
+    async def _step(self, seq: int, tasks: asyncio.TaskGroup) -> None:
+        step, recorded = self._steps[seq], self._recorded[seq]
+        if not step.skip:
+            if self._pace:
+                await asyncio.sleep(step.gap / 1e9 / self._pace)
+            if self.drive.stopped:
+                self.drive.unsent.append(seq)
+            else:
+                await self._send(step, recorded)
+        self._ended[seq].set()
+        for follower in self._followers.get(seq, ()):
+            self._left[follower] -= 1
+            if self._left[follower] == 0:
+                tasks.create_task(self._step(follower, tasks))
+
+    async def _send(self, step: Step, recorded: Exchange) -> None:
+        target = self._targets[recorded.env]
+        request = self._request(recorded, target)
+        host = None if target.keep_host else target.origin.authority.encode()
+        order = self._order()
+        self.drive.running[step.seq] = order
+        wall = time.time_ns()
+        answer = await self._lines.send(
+            recorded.lane,
+            target.origin,
+            message(request, host=host, pieces=self._pieces),
+            limit=self._limit + 2 * _took(recorded),
+            sink=self._sink() if self._sink else None,
+            leave=(lambda body: self._leave(step, recorded, body)) if step.close_after is not None else None,
+            keep_bytes=_size(recorded) if step.close_after is not None else None,
+        )
+        live = _live(recorded, request, host, answer, order, wall, target.origin)
+        self.drive.live[step.seq] = live
+        del self.drive.running[step.seq]
+        self._bindings.learn(recorded, request, live.response)
+        if await self._watcher.answered(recorded, live):
+            self.drive.stopped = True
+        done = replace(live, times=replace(live.times, c_out=time.monotonic_ns()))
+        self.drive.live[step.seq] = done if live.outcome is Outcome.ANSWERED else live
+
+    def _order(self) -> int:
+        """Arrival keys are instants, and no two are equal."""
+        self._last_order = max(time.monotonic_ns(), self._last_order + 1)
+        return self._last_order
+
+    def _request(self, recorded: Exchange, target: Target) -> Request:
+        request = self._bindings.apply(recorded)
+        if target.base is not None:
+            old, new = (part.encode() for part in target.base)
+            if request.target == old or request.target.startswith((old + b"/", old + b"?")):
+                request = replace(request, target=(new + request.target[len(old) :]) or b"/")
+                self._bindings.substitutions.append(
+                    Substitution(recorded=target.base[0], live=target.base[1], producer=None, consumer=recorded.seq,
+                                 place="target", kind="authority")
+                )  # fmt: skip
+        return request
+
+    async def _leave(self, step: Step, recorded: Exchange, body: Collector) -> None:
+        """Returns when the agent would have left: what it waited for has ended, and it has seen what it saw."""
+        began = time.monotonic()
+        for seq in step.close_after or ():
+            await self._ended[seq].wait()
+        if recorded.response is None:
+            # It left before there was anything to see: for as long as it waited, the environment had time to act.
+            await asyncio.sleep(max(0.0, began + _took(recorded) - time.monotonic()))
+            return
+        try:
+            async with asyncio.timeout(max(LEAVE_GRACE, 2 * _took(recorded))):
+                await body.reached(_size(recorded))
+        except TimeoutError:
+            return  # what is missing then shows as a difference of the body
+
+
+def _size(recorded: Exchange) -> int:
+    body: Body | None = recorded.response.body if recorded.response else None
+    return body.size if body else 0
+
+
+def _took(recorded: Exchange) -> float:
+    """Seconds that the recorded exchange took; 0 when it never ended."""
+    ended = ended_at(recorded)
+    return 0.0 if ended >= NEVER else (ended - sent_at(recorded)) / 1e9
+
+
+def _live(
+    recorded: Exchange, request: Request, host: bytes | None, answer: Answer, order: int, wall: int, origin: Origin
+) -> Exchange:
+    outcome = answer.outcome
+    if answer.left and outcome is Outcome.CLIENT_GONE:
+        outcome = recorded.outcome  # we closed it as the agent did, or as the end of the episode did
+    return Exchange(
+        seq=recorded.seq,
+        order=(order, 0),
+        env=recorded.env,
+        lane=recorded.lane,
+        request=replace(request, fields=with_host(request.fields, host), agent_host=None),
+        response=answer.response,
+        outcome=outcome,
+        times=Times(
+            head=order, wall=wall, c_in=order, fwd=max(order, answer.fwd), first=answer.first, up_end=answer.up_end,
+            c_out=answer.up_end if answer.outcome is Outcome.ANSWERED else None,
+        ),
+        carrier="redrive",
+        error=answer.error,
+        cut_at=answer.cut_at,
+        upstream=origin.url,
+        closed_by_agent=True if answer.left else None,
+    )  # fmt: skip
