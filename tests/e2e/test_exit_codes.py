@@ -26,9 +26,11 @@ ONE = [
 OTHER = [
     sys.executable,
     "-c",
-    "import os, urllib.request as u, urllib.error as e\n"
-    "try: u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/other')\n"
-    "except e.HTTPError: pass",
+    (
+        "import os, urllib.request as u, urllib.error as e\n"
+        "try: u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/other')\n"
+        "except e.HTTPError: pass"
+    ),
 ]
 NONE = [sys.executable, "-c", "pass"]
 
@@ -139,8 +141,8 @@ def test_a_taken_port_is_5(lab: Lab) -> None:
 
 def test_a_childs_exit_code_passes_through(lab: Lab) -> None:
     url = lab.toy()
-    fails = [sys.executable, "-c", "import os, urllib.request as u, sys\n"
-             "u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/counter'); sys.exit(7)"]  # fmt: skip
+    fails = [sys.executable, "-c", ("import os, urllib.request as u, sys\n"
+             "u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/counter'); sys.exit(7)")]  # fmt: skip
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     words = ("record", "--env", f"app={url}", "--episode", "e")
     assert lab.run(*words, "--run", "r1", "--", *fails).code == 7
