@@ -23,7 +23,8 @@ LISTED = 100
 MISS_STATUS = 470
 
 SUMMED = (
-    "missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded", "requests",
+    "missed", "unused", "unused_writes", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded",
+    "requests",
 )  # fmt: skip
 
 type Document = dict[str, Any]
@@ -106,6 +107,7 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "served": {grade.value: tally.served[grade] for grade in Grade},
         "missed": tally.misses,
         "unused": len(unused),
+        "unused_writes": sum(entry.write for entry in unused),
         "order_divergences": tally.order_divergences,
         "lane_ambiguous": script.lane_ambiguous + tally.overlapping,
         "half_sent": tally.half_sent,
@@ -235,13 +237,13 @@ def _earliest(episodes: Sequence[Document], strays: Sequence[Stray]) -> Document
 
 
 def judged(receipt: Mapping[str, Any]) -> int:
-    """The exit code that a receipt stands for: 0 reproduced, 1 not, 3 nothing served or not to be known.
+    """The exit code that a receipt stands for: 0 reproduced, 1 not, 3 nothing asked for or not to be known.
 
     Faults are not looked at: what they are worth (our own, or the store's) is known where they were caught.
     """
     if receipt["reproduced"]:
         return int(Exit.OK)
     if not sum(receipt["served"].values()):
-        return int(Exit.UNJUDGED)
+        return int(Exit.DIFFERENT if receipt["missed"] else Exit.UNJUDGED)
     only_ambiguous = receipt["lane_ambiguous"] and receipt["first_divergence"] is None
     return int(Exit.UNJUDGED if only_ambiguous else Exit.DIFFERENT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey, request_key
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Gates, Move, gates
-from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
+from replayproxy.core.values import Body, Exchange, Outcome, Request
 
 INLINE_LIMIT = 4096
 """A body of at least this many bytes is read from the store when it is needed."""
@@ -52,6 +52,7 @@ class Entry:
     """One recorded exchange. `at` is its place in the script; `skip` says why it is never served ("": it is).
 
     `owed`: a replay that leaves it unused has not reproduced the episode. Resets and probes are not owed.
+    `write`: it may have changed the environment.
     """
 
     at: int
@@ -60,6 +61,7 @@ class Entry:
     exact: Exact
     skip: str
     owed: bool
+    write: bool
 
     @property
     def seq(self) -> int:
@@ -140,14 +142,15 @@ def build(
     for exchange in exchanges:
         body = exchange.request.body
         whole = exchange.request if body is None or body.inline is not None else _with_body(exchange.request, load)
-        entry = _entry(len(entries), exchange, whole)
+        write = is_write(whole, (reads or {}).get(exchange.env, ()))
+        entry = _entry(len(entries), exchange, whole, write)
         entries.append(entry)
         if entry.skip:
             continue
         queues[exchange.lane, entry.key].append(entry.at)
         lanes[exchange.lane].append(entry.at)
         if entry.owed:
-            moves.append(_move(entry, is_write(whole, (reads or {}).get(exchange.env, ()))))
+            moves.append(_move(entry))
     served = [entry for entry in entries if not entry.skip]
     key_of = {id(entry.exchange): entry.key for entry in served}
     return Script(
@@ -167,7 +170,7 @@ def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:
     return replace(request, body=load(request.body))
 
 
-def _entry(at: int, exchange: Exchange, whole: Request) -> Entry:
+def _entry(at: int, exchange: Exchange, whole: Request, write: bool) -> Entry:
     exact = exact_key(exchange.env, whole)
     key = request_key(exchange.env, whole)
     kept = replace(exchange, request=replace(exchange.request, body=_light(exchange.request.body)))
@@ -175,7 +178,7 @@ def _entry(at: int, exchange: Exchange, whole: Request) -> Entry:
         kept = replace(kept, response=replace(kept.response, body=_light(kept.response.body)))
     skip = why_not_served(exchange)
     owed = not (exchange.is_probe or exchange.is_reset)
-    return Entry(at=at, exchange=kept, key=key, exact=exact, skip=skip, owed=owed)
+    return Entry(at=at, exchange=kept, key=key, exact=exact, skip=skip, owed=owed, write=write)
 
 
 def _light(body: Body | None) -> Body | None:
@@ -185,20 +188,15 @@ def _light(body: Body | None) -> Body | None:
     return replace(body, inline=None)
 
 
-def _move(entry: Entry, write: bool) -> Move:
+def _move(entry: Entry) -> Move:
     times = entry.exchange.times
     return Move(
         at=entry.at,
         lane=entry.lane,
         env=entry.exchange.env,
         target=entry.exchange.request.target,
-        write=write,
+        write=entry.write,
         begun=times.fwd if times.fwd is not None else times.head,
         # Nothing was sent, or its end is not known: then nobody can be said to have come after it.
         ended=times.up_end if entry.exchange.outcome is not Outcome.REFUSED else None,
     )
-
-
-def fields_of(entry: Entry) -> Fields:
-    """The recorded answer's fields; () when there was no answer."""
-    return entry.exchange.response.fields if entry.exchange.response else ()

@@ -163,6 +163,12 @@ class Origin:
         listener = await loop.create_server(server, sock=bound, backlog=BACKLOG)
         self._open.append(_Open(door, server, listener))
 
+    def close(self, door: Door) -> None:
+        """Stops accepting at one door; connections that exist go on."""
+        for one in self._open:
+            if one.door == door:
+                one.listener.close()
+
     async def stop(self, grace: float = 2.0) -> None:
         """Stops accepting; answers under way have `grace` seconds to end, then they are cut."""
         self._stopping.set()
@@ -174,8 +180,7 @@ class Origin:
 
     def _unreadable(self, door: Door) -> None:
         reason = "a request that cannot be read as HTTP, or whose method is unknown: answered 400"
-        name = door.port_episode or (self.stage.sole.name if self.stage.sole else None)
-        scene = self.stage.scene_now(name) if name else None
+        scene = self.stage.scene_now(door.port_episode) if door.port_episode else None
         if scene is None:
             self.stage.stray("(unreadable)", reason)
         else:

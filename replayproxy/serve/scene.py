@@ -48,7 +48,6 @@ class Scene:
 
     def __init__(self, script: Script, reader: Reader, *, order: Order, now: Callable[[], int]) -> None:
         self.replayer = Replayer(script, order)
-        self.ended = False
         self._reader = reader
         self._now = now
         self._waiting: set[asyncio.Event] = set()
@@ -125,6 +124,7 @@ class Stage:
         self._scenes: dict[str, Scene] = {}
         self._loading: dict[str, asyncio.Task[Scene]] = {}
         self._strays: dict[tuple[str, str], Stray] = {}
+        self._closed: dict[str, str] = {}
         self.faults: list[str] = []
 
     @property
@@ -160,7 +160,13 @@ class Stage:
             return f"run {self.run.name} has no episode {name!r}"
         if episode.state is not EpisodeState.SEALED:
             return f"{self.run.name}/{name} is {episode.state}: it cannot be replayed"
+        if name in self._closed:
+            return f"{self.run.name}/{name}: {self._closed[name]}"
         return None
+
+    def close(self, name: str, reason: str) -> None:
+        """From now on requests of this episode are not replayed, for this reason."""
+        self._closed[name] = reason
 
     async def scene(self, name: str) -> Scene:
         """The scene of an episode for which `why_not` is None. Loaded once, in another thread."""
@@ -184,7 +190,10 @@ class Stage:
         return scene
 
     def stray(self, request: str, reason: str) -> None:
-        """A request that no episode could be asked for."""
+        """A request that no episode could be asked for. With one episode only it is that one's miss."""
+        if self.sole is not None:
+            self._scenes[self.sole.name].replayer.unreadable(f"{request}: {reason}", self._now())
+            return
         known = self._strays.get((request, reason))
         if known is not None:
             self._strays[request, reason] = replace(known, count=known.count + 1)

@@ -100,7 +100,10 @@ class Recorder:
             env.name: EnvWiring(
                 name=env.name, upstream=env.upstream, listener=urls.get(env.name, ""),
                 reset=_kept(resets.get(env.name)), reads=env.reads,
-                options={"host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None},
+                options={
+                    "host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None,
+                    "as": env.variable,
+                },
             )
             for env in self.options.envs
         }  # fmt: skip

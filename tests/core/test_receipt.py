@@ -49,7 +49,7 @@ def test_all_served_once_is_reproduced() -> None:
     ("requests", "code", "kind"),
     [
         ([], 3, "unused"),
-        ([("GET", "/c")], 3, "miss"),
+        ([("GET", "/c")], 1, "miss"),
         ([("GET", "/a")], 1, "unused"),
         ([("GET", "/a"), ("POST", "/b"), ("GET", "/a")], 1, "miss"),
     ],

@@ -1,0 +1,116 @@
+"""`replayproxy replay`: the recording answers your agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.main import _report
+from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
+from replayproxy.core.receipt import Document
+from replayproxy.errors import Exit, Problem
+from replayproxy.serve.scene import Stage
+from replayproxy.session.child import NotStarted
+from replayproxy.session.closed import Guard
+from replayproxy.session.config import Config, discover
+from replayproxy.session.replay import Replayed, replay, write_document
+from replayproxy.session.replay_options import ReplayOptions, parse
+
+
+class _Told:
+    """Tells a person on stderr what happens while it happens."""
+
+    def serving(self, stage: Stage, urls: dict[str, str], control: str) -> None:
+        sole = stage.sole
+        address = f"{stage.run.name}/{sole.name}" if sole else stage.run.name
+        _say(serving_lines(address, sole.seal.exchanges if sole and sole.seal else None, urls, control))
+
+    def miss(self, document: Document) -> None:
+        _say(miss_lines(document))
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        click.echo(safe(line), err=True)
+
+
+@click.command(
+    short_help="Let the recording answer your agent.",
+    context_settings={"allow_interspersed_args": True, "ignore_unknown_options": False},
+)
+@click.argument("address")
+@click.option("--pace", metavar="PACE", help="instant, recorded, or a factor: 2x is twice as fast. Default: instant.")
+@click.option(
+    "--order", metavar="ORDER", help="lane: the n-th of its request in its lane. strict: the next of its lane."
+)
+@click.option("--on-miss", metavar="WHAT", help="answer: a 470. stop: also end COMMAND at the first. Default: answer.")
+@click.option("--env", multiple=True, metavar="NAME,..", help="NAME[,listen=[HOST:]PORT][,as=VAR] of the recording.")
+@click.option("--listen", metavar="HOST", help="Where listeners without an address of their own listen.")
+@click.option("--control", metavar="[HOST:]PORT", help="Where the control API listens. Default: a free loopback port.")
+@click.option("--advertise", multiple=True, metavar="HOST|NAME=URL", help="What URLs, ready file and variables name.")
+@click.option("--ready-file", metavar="PATH", help="Written once everything accepts.")
+@click.option("--summary", metavar="PATH", help="Written at the end, whatever it is.")
+@config_option
+@store_option
+@json_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ..]")
+def command(
+    address: str,
+    command: tuple[str, ...],
+    stores: tuple[Path, ...],
+    config: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Answer an agent from a recording, with the environment off: nothing is sent to, looked up for, or connected to
+    an environment.
+
+    ADDRESS is RUN/EPISODE, which answers all traffic, or RUN, where each request is answered from its own episode.
+    With COMMAND it is run and the replay ends with it; without, at SIGINT or SIGTERM. Exit code 0: reproduced; 1: not;
+    3: nothing was asked for, or it cannot be known.
+    """
+    found = discover(config, Path.cwd(), os.environ)
+    options = parse(flags, found, environ=os.environ)
+    try:
+        replayed = _run(address, stores or _stores(found), options, command, as_json)
+    except Problem as problem:
+        _summarise(options, int(problem.exit), str(problem))
+        raise
+    except NotStarted as problem:
+        click.echo(f"replayproxy: {safe(str(problem))}", err=True)
+        _summarise(options, int(problem.code), str(problem))
+        return int(problem.code)
+    if options.summary is not None:
+        write_document(options.summary, replayed.summary())
+    _say(receipt_lines(replayed.receipt, replayed.exit))
+    for fault in replayed.faults[:1]:
+        click.echo(f"replayproxy: a fault of replayproxy or its store, report {_report(fault)}", err=True)
+    if as_json:
+        echo_json(replayed.receipt)
+    return replayed.exit
+
+
+def _stores(found: Config) -> tuple[Path, ...]:
+    """The file's store; the variable is stronger."""
+    return () if os.environ.get("REPLAYPROXY_STORE") else tuple(Path(one) for one in found.values("store", ()))
+
+
+def _run(
+    address: str, stores: tuple[Path, ...], options: ReplayOptions, command: tuple[str, ...], as_json: bool
+) -> Replayed:
+    with open_reader(stores) as opened:
+        one = opened.find(address)
+        return asyncio.run(
+            replay(one.reader, one.resolved, options, command, tell=_Told(), guard=Guard(), stdout_to_stderr=as_json)
+        )
+
+
+def _summarise(options: ReplayOptions, code: Exit | int, error: str) -> None:
+    if options.summary is not None:
+        document = {"command_exit": None, "exit": int(code), "receipt": None, "error": error}
+        write_document(options.summary, document)

@@ -1,0 +1,172 @@
+"""What `replay` says to people: the addresses, each miss, the receipt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from replayproxy.cli.common import count
+from replayproxy.errors import Exit
+
+WIDTH = 100
+LISTED = 10
+
+
+def serving_lines(address: str, exchanges: int | None, urls: Mapping[str, str], control: str) -> list[str]:
+    held = "" if exchanges is None else f"   {count(exchanges, 'exchange')}"
+    lines = [f"replaying {address}{held}   no environment is contacted"]
+    width = max(map(len, (*urls, "control")))
+    return [*lines, *(f"  {name.ljust(width)}  {url}" for name, url in {**urls, "control": control}.items())]
+
+
+def value(shown: Any) -> str:
+    """A value of a near miss; what is not there is `-`."""
+    return "-" if shown is None else json.dumps(shown, ensure_ascii=False)
+
+
+def miss_lines(document: Mapping[str, Any]) -> list[str]:
+    """A 470 as the log shows it; the same one again in one line."""
+    asked = document["request"]
+    if document["episode"] is None:
+        return [f"470  {asked}      {document['detail']}     (from replayproxy, not the environment)"]
+    where = f"{document['episode']}  lane {document['lane']}  request {document['number']}"
+    if document["count"] > 1:
+        return [f"470  {asked}      {where}     again, {document['count']} times now"]
+    lines = [f"470  {asked}      {where}     (from replayproxy, not the environment)"]
+    near = document["nearest"]
+    width = max((len(_short(one["exchange"])) for one in near), default=0)
+    for number, one in enumerate(near, 1):
+        what = one.get("note") or f"{one['pointer']}  {value(one['recorded'])} | {value(one['asked'])}"
+        lines.append(f"  {number}  {_short(one['exchange']).ljust(width)}  {one['state'].ljust(10)}  {what}")
+    if not near or all(one["state"] == "answered" for one in near):
+        lines.append(f"     {document['detail']}")
+    return lines
+
+
+def _short(exchange: str) -> str:
+    """EPISODE/SEQ of RUN/EPISODE/SEQ."""
+    return exchange.partition("/")[2]
+
+
+def receipt_lines(receipt: Mapping[str, Any], code: int) -> list[str]:
+    """The receipt of an episode or of a run: verdict first, the next command last."""
+    name = f"{receipt['run']}/{receipt['episode']}" if "episode" in receipt else receipt["run"]
+    verdict = _verdict(receipt)
+    contacted = f"environment contacted {count(receipt['upstream_contacts'], 'time')}"
+    lines = [f"{verdict}  {name}".ljust(WIDTH - len(contacted)) + contacted, *_numbers(receipt)]
+    if "episodes" in receipt:
+        lines += _episodes(receipt)
+    lines += _divergence(receipt)
+    lines += [f"  FAULT OF REPLAYPROXY  {fault}" for fault in receipt["faults"][:LISTED]]
+    if receipt["lane_ambiguous"]:
+        lines.append(
+            f"  {count(receipt['lane_ambiguous'], 'exchange')} overlap an equal one in the same lane: which answer "
+            "belongs to which cannot be known -> mark lanes (X-Replay-Lane)"
+        )
+    return [*lines, _next(receipt, code)]
+
+
+def _verdict(receipt: Mapping[str, Any]) -> str:
+    if receipt["reproduced"]:
+        return "REPRODUCED"
+    if not sum(receipt["served"].values()) and not receipt["missed"]:
+        return "CANNOT BE JUDGED (nothing was asked for)"
+    if receipt["lane_ambiguous"] and receipt["first_divergence"] is None:
+        return "CANNOT BE JUDGED (lanes ambiguous)"
+    return "NOT REPRODUCED"
+
+
+def _numbers(receipt: Mapping[str, Any]) -> list[str]:
+    served = receipt["served"]
+    grades = "  ".join(f"{grade} {number:,}" for grade, number in served.items())
+    writes = f" ({count(receipt['unused_writes'], 'write')})" if receipt["unused_writes"] else ""
+    counts = f"missed {receipt['missed']:,}   unused {receipt['unused']:,}{writes}"
+    lines = [
+        f"  served {sum(served.values()):,} of {receipt['recorded']:,}   {grades}      {counts}   "
+        f"out of order {receipt['order_divergences']:,}"
+    ]
+    reasons: dict[str, int] = {}
+    for one in receipt.get("unused_exchanges", ()):
+        reasons[one["reason"]] = reasons.get(one["reason"], 0) + 1
+    lines += [f"  unused: {reason} {number}" for reason, number in reasons.items() if reason != "not asked for"]
+    if receipt["departures"]:
+        lines.append(
+            f"  {count(receipt['departures'], 'answer')} the agent left, or stayed at, otherwise than recorded"
+        )
+    if receipt["half_sent"]:
+        lines.append(f"  {count(receipt['half_sent'], 'request')} broke off before they were whole")
+    return lines
+
+
+def _episodes(receipt: Mapping[str, Any]) -> list[str]:
+    touched = receipt["episodes"]
+    wrong = [one["episode"] for one in touched if not one["reproduced"]]
+    lines = [f"  episodes  {len(touched) - len(wrong):,} of {len(touched):,} reproduced" + _named(wrong, "not: ")]
+    if receipt["not_replayed"]:
+        lines.append(f"  not replayed  {len(receipt['not_replayed']):,}" + _named(receipt["not_replayed"], ""))
+    if receipt["incomplete"]:
+        lines.append(
+            f"  incomplete, cannot be replayed  {len(receipt['incomplete']):,}" + _named(receipt["incomplete"], "")
+        )
+    for one in receipt["unattributed"][:LISTED]:
+        again = f" ({one['count']} times)" if one["count"] > 1 else ""
+        lines.append(f"  of no episode  {one['request']}{again}: {one['reason']}")
+    return lines
+
+
+def _named(names: Sequence[str], lead: str) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"   {lead}{', '.join(names[:LISTED])}{more}"
+
+
+def _divergence(receipt: Mapping[str, Any]) -> list[str]:
+    first = receipt["first_divergence"]
+    if first is None:
+        return []
+    number = f"request {first['number']} of {first['of']}" if first.get("number") else "at the end"
+    lane = f", lane {first['lane']}" if first.get("lane") else ""
+    episode = f"{first['episode']}  " if first.get("episode") and "episodes" in receipt else ""
+    lines = [f"  first divergence  {episode}{number}{lane}", *(f"    {line}" for line in _what(first))]
+    if first["kind"] == "unused":
+        return lines
+    lines.append("  after it nothing the agent saw is supported by the recording")
+    if first["kind"] == "miss" and str(first.get("pointer") or "").startswith("body"):
+        lines.append(
+            "  an agent that chooses its own words cannot be replayed closed: redrive the requests, or record the "
+            "model too"
+        )
+    return lines
+
+
+def _what(first: Mapping[str, Any]) -> list[str]:
+    kind = first["kind"]
+    if kind == "unused":
+        return [f"not asked for  {first['request']}     {_short(first['exchange'])}: {first['reason']}"]
+    if kind == "order":
+        waited = _short(first.get("waited_for") or "//?")
+        return [f"{first['request']}     waited 5 s for {waited}, lane {first.get('waited_for_lane')}, and was served"]
+    if kind == "stayed":
+        return [f"{first['request']}     the recorded agent left in the middle of this answer; this one did not"]
+    if kind == "left":
+        return [f"{first['request']}     the agent left before it had the whole answer; the recorded one had it"]
+    if "exchange" not in first:
+        return [str(first.get("text") or first.get("request"))]
+    if first["pointer"] is None:
+        return [f"asked     {first['request']}", f"recorded  {_short(first['exchange'])}: {first['note']}"]
+    pointer, unused = first["pointer"], f"{_short(first['exchange'])}, {first['state']}"
+    return [
+        f"asked     {first['request']}   {pointer} {value(first['asked'])}",
+        f"recorded  {first['recorded_request']}   {pointer} {value(first['recorded'])}     {unused}",
+    ]
+
+
+def _next(receipt: Mapping[str, Any], code: int) -> str:
+    first = receipt["first_divergence"] or {}
+    shown = first.get("exchange")
+    if code == Exit.OK:
+        name = f"{receipt['run']}/{receipt['episode']}" if "episode" in receipt else receipt["run"]
+        return f"exit 0     next: replayproxy redrive {name} --env NAME=URL"
+    return f"exit {code}     explain: replayproxy show {shown or receipt['run']}"

@@ -1,0 +1,239 @@
+"""Replay: a recorded run or episode answers an agent, with the environment off, until the agent or the user is done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from replayproxy.core.receipt import Document, judged
+from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
+from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
+from replayproxy.proxy.listeners import authority, bind, bound_address
+from replayproxy.serve.control import ControlServer, application
+from replayproxy.serve.origin import Origin, Watch
+from replayproxy.serve.scene import Stage
+from replayproxy.session import child as children
+from replayproxy.session.addresses import Addresses
+from replayproxy.session.closed import Guard
+from replayproxy.session.dialect import RecordedDialect
+from replayproxy.session.replay_desk import ReplayDesk
+from replayproxy.session.replay_doors import Doors
+from replayproxy.session.replay_options import ReplayOptions, specs
+from replayproxy.session.wiring import parse_advertise
+from replayproxy.storage import Reader, Resolved
+
+GRACE = 2.0
+"""Seconds that answers under way have at the end."""
+
+CHILD_GRACE = 4.0
+
+
+class Tell(Protocol):
+    """What is told while a replay runs."""
+
+    def serving(self, stage: Stage, urls: dict[str, str], control: str) -> None:
+        """Every address accepts."""
+
+    def miss(self, document: Document) -> None:
+        """A request without a recorded answer; called for each."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What came of it. `faults`: what failed in here; `command_exit`: None where no COMMAND ran to its own end."""
+
+    receipt: Document
+    exit: int
+    command_exit: int | None = None
+    faults: list[BaseException] = field(default_factory=list)
+
+    def summary(self) -> Document:
+        return {"command_exit": self.command_exit, "exit": self.exit, "receipt": self.receipt}
+
+
+def chosen(reader: Reader, resolved: Resolved) -> tuple[Run, list[Episode], bool]:
+    """The run, its episodes, and whether one of them is to answer everything. Refuses what cannot be replayed."""
+    run, episode = resolved.run, resolved.episode
+    if resolved.seq is not None or resolved.snapshot is not None or resolved.finding is not None:
+        raise WrongUsage("replay takes a run or an episode", hint=f"replayproxy replay {run.name}")
+    if episode is not None:
+        if episode.name == UNATTRIBUTED:
+            raise WrongUsage(f"{run.name}/{UNATTRIBUTED} is no episode: it is never replayed")
+        if episode.state is not EpisodeState.SEALED:
+            raise CannotJudge(
+                f"{run.name}/{episode.name} is {_state(episode)}: it cannot be replayed",
+                hint=f"replayproxy show {run.name}/{episode.name}",
+            )
+        episodes = [episode]
+    else:
+        episodes = reader.episodes(run)
+    sealed = [one for one in episodes if one.state is EpisodeState.SEALED]
+    if episodes and not sealed:
+        raise CannotJudge(f"no episode of {run.name} is sealed", hint=f"replayproxy ls {run.name}")
+    if not any(one.seal is None or one.seal.exchanges for one in sealed):
+        raise CannotJudge(f"nothing is recorded in {run.name}{f'/{episode.name}' if episode else ''}")
+    return run, episodes, episode is not None
+
+
+def _state(episode: Episode) -> str:
+    reason = f" ({episode.faults[0]})" if episode.faults else ""
+    return "still being recorded" if episode.state is EpisodeState.OPEN else f"{episode.state}{reason}"
+
+
+def unmarked_episode(run: Run, episodes: Sequence[Episode]) -> str | None:
+    """What answers unmarked traffic of a run: the only episode it has, or the one that `--episode` named."""
+    if len(episodes) == 1:
+        return episodes[0].name
+    named = run.config.get("episode")
+    return named if any(one.name == named for one in episodes) else None
+
+
+async def replay(
+    reader: Reader,
+    resolved: Resolved,
+    options: ReplayOptions,
+    command: Sequence[str],
+    *,
+    tell: Tell,
+    guard: Guard | None = None,
+    stdout_to_stderr: bool = False,
+) -> Replayed:
+    """Serves until COMMAND ends, or SIGINT or SIGTERM comes. `guard` makes sure that nothing gets out.
+
+    Raises Problem for what is refused before anything is served, and `child.NotStarted`.
+    """
+    run, episodes, sole = chosen(reader, resolved)
+    stage = Stage(
+        reader, run, episodes, sole=sole, order=options.order, now=time.monotonic_ns,
+        unmarked=unmarked_episode(run, episodes),
+    )  # fmt: skip
+    if sole:
+        await stage.scene(episodes[0].name)
+    house = _House(stage, options, tell)
+    with guard.closed() if guard else nullcontext():
+        try:
+            await house.open()
+            code = await house.run(command, stdout_to_stderr=stdout_to_stderr)
+        finally:
+            await house.close()
+    return house.outcome(code, contacts=guard.contacts if guard else 0)
+
+
+class _House:
+    """The servers of one replay, and what ends it."""
+
+    def __init__(self, stage: Stage, options: ReplayOptions, tell: Tell) -> None:
+        self._stage, self._options, self._tell = stage, options, tell
+        self._faults: list[BaseException] = []
+        self._over = asyncio.Event()
+        self._signals: list[int] = []
+        self._missed = False
+        watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
+        self._origin = Origin(
+            stage, dialect=RecordedDialect(stage.run), now=time.monotonic_ns, pace=options.pace, watch=watch
+        )
+        self._doors = Doors(self._origin)
+        self._specs = specs(stage.run, options)
+        host, urls = parse_advertise(options.advertise, self._specs)
+        self._addresses = Addresses(
+            engine=self._doors, envs=self._specs, host=options.listen, advertised=host, advertised_urls=urls
+        )
+        self._control: ControlServer | None = None
+        self.control_url = ""
+
+    async def open(self) -> None:
+        """Everything accepts when it returns, and the ready file is there."""
+        await self._addresses.start()
+        sock = bind(self._options.control_host, self._options.control_port)
+        self.control_url = f"http://{authority(*bound_address(sock))}"
+        desk = ReplayDesk(self._stage, self._addresses, self._doors, url_style=self._stage.run.url_style)
+        hosts = frozenset({self._options.control_host})
+        self._control = ControlServer(application(desk, token=self._options.token, hosts=hosts))
+        await self._control.start(sock)
+        if self._options.ready_file is not None:
+            write_document(self._options.ready_file, self._ready())
+        self._tell.serving(self._stage, self._addresses.plain_urls(), self.control_url)
+
+    def _ready(self) -> Document:
+        return {
+            "control": self.control_url,
+            "envs": self._addresses.plain_urls(),
+            "forward": None,
+            "token": self._options.token,
+            "pid": os.getpid(),
+        }
+
+    async def run(self, command: Sequence[str], *, stdout_to_stderr: bool) -> int | None:
+        """The exit code of COMMAND where it ended by itself."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            if not command:
+                await self._over.wait()
+                return None
+            return await self._run_child(command, stdout_to_stderr)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    async def _run_child(self, command: Sequence[str], stdout_to_stderr: bool) -> int | None:
+        urls = self._addresses.plain_urls()
+        environ = children.variables(
+            control=self.control_url, run=self._stage.run.name, token=self._options.token, urls=urls,
+            own={spec.name: spec.variable for spec in self._specs},
+        )  # fmt: skip
+        child = await children.start(children.filled(command, urls), environ, stdout_to_stderr=stdout_to_stderr)
+        ended, over = asyncio.ensure_future(child.wait()), asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return ended.result()
+            await child.stop(self._signals[0] if self._signals else signal.SIGTERM, CHILD_GRACE)
+            return None
+        finally:
+            over.cancel()
+            ended.cancel()
+
+    def _on_signal(self, number: int) -> None:
+        if self._signals:
+            # A second one is impatience: nothing here needs to be put in order.
+            os._exit(Exit.INTERRUPTED_TWICE)
+        self._signals.append(number)
+        self._over.set()
+
+    def _on_miss(self, document: Document) -> None:
+        self._tell.miss(document)
+        if self._options.stop_on_miss:
+            self._missed = True
+            self._over.set()
+
+    async def close(self) -> None:
+        await self._origin.stop(GRACE)
+        if self._control is not None:
+            await self._control.stop()
+
+    def outcome(self, command_exit: int | None, contacts: int) -> Replayed:
+        receipt = self._stage.receipt(contacts)
+        own = [Exit.STORE if isinstance(fault, StoreTrouble) else Exit.OURS for fault in self._faults]
+        code = worst(judged(receipt), *own)
+        if command_exit and code in (Exit.OK, Exit.DIFFERENT, Exit.UNJUDGED):
+            code = command_exit  # what the agent's own end says is not hidden; the receipt is in the summary
+        return Replayed(receipt=receipt, exit=code, command_exit=command_exit, faults=self._faults)
+
+
+def write_document(path: Path, document: Document) -> None:
+    """Readers see the whole file or none; its mode is 0600, for it may hold a token."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        json.dump(document, out)
+    Path(name).replace(path)
