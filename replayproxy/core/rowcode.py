@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -23,11 +22,8 @@ _TAGS = frozenset({"$bytes", "$number", "$map", "$literal"})
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class Float:
+class Float(float):
     """A number whose being a float is part of the state: 1.0 where the system of record tells it from 1."""
-
-    value: float
 
 
 class NoRow(ValueError):
@@ -64,10 +60,10 @@ def _looks_tagged(value: dict[Any, Any]) -> bool:
 def _tagged(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
+    if isinstance(value, Float) and math.isfinite(value):
+        return {"$number": repr(value)}
     if isinstance(value, float | Decimal):
         return _number(value)
-    if isinstance(value, Float):
-        return {"$number": repr(value.value)} if math.isfinite(value.value) else _number(value.value)
     if isinstance(value, bytes | bytearray | memoryview):
         return {"$bytes": base64.b64encode(value).decode("ascii")}
     if isinstance(value, list | tuple):
@@ -104,7 +100,7 @@ def _untagged(value: Any) -> Any:
     if tag == "$bytes":
         return base64.b64decode(held)
     if tag == "$number":
-        return float(held)
+        return Float(held)
     if tag == "$map":
         return {_untagged(name): _untagged(item) for name, item in held}
     return {name: _untagged(item) for name, item in held.items()}

@@ -121,7 +121,11 @@ class _Suite:
 
     def restores(self, write: bool) -> None:
         """Writes back what is there, then a state with one row less, then what was read first."""
-        names = ("a restored state reads the same", "a row that the state does not have goes", "an older state comes back")
+        names = (
+            "a restored state reads the same",
+            "a row that the state does not have goes",
+            "an older state comes back",
+        )
         assert self._provider is not None
         assert self.first is not None
         if not self._provider.can_restore or not write:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from replayproxy.core import prolly
 from replayproxy.core.jsonvalue import same
+from replayproxy.core.rowcode import Float
 from replayproxy.core.values import RowChange
 
 scalars = st.none() | st.booleans() | st.integers(-5, 2**70) | st.text(max_size=5) | st.floats() | st.binary(max_size=5)
@@ -183,6 +184,14 @@ def test_what_json_cannot_hold_comes_back_equal() -> None:
     assert back == row
     assert back[3] == "x"
     assert isinstance(back["raw"], bytes)
+
+
+def test_a_float_that_must_stay_one_does_when_it_is_written_again() -> None:
+    tree = prolly.build({"t": {"k": [Float(1), Float("nan"), 1]}})
+    back = prolly.rows(tree.root, Store(tree))
+    assert prolly.build(back).root == tree.root
+    assert repr(back["t"]["k"]) == "[1.0, nan, 1]"
+    assert tree.root != prolly.build({"t": {"k": [1, math.nan, 1]}}).root
 
 
 def test_an_object_that_looks_like_a_tag_comes_back_as_it_was() -> None:

@@ -1,0 +1,199 @@
+"""The bytes of a SQLite database at one instant, without ever making a write of its environment fail.
+
+In WAL mode readers and writers do not meet. In rollback-journal mode a reader's lock, however short, makes a write
+of an environment that does not wait fail with `database is locked`; so there the file is read without any lock, and
+what was read counts only if no transaction passed meanwhile:
+
+- no journal before and after, and the same change counter, size and time: the file was at rest;
+- the same journal before and after: one transaction is under way (or its process has died). The file, then the
+  journal were copied, and SQLite itself rolls the copy back: the state before that transaction.
+
+Where transactions follow each other faster than the file can be read, for all of `PATIENCE` seconds, there is no
+copy: a snapshot that is missing is better than an environment that fails because it was looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from replayproxy.state.provider import StateUnreadable
+
+MAGIC = b"SQLite format 3\x00"
+PATIENCE = 3.0
+BUSY = 5.0
+
+type _Token = tuple[int, ...]
+
+
+class SqliteCopy:
+    """Copies of one database file. Not for two threads at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._journal = path.with_name(path.name + "-journal")
+        self._seen: _Token | None = None  # of the copy given last, in rollback mode
+        self._wal: tuple[int, sqlite3.Connection] | None = None  # inode, connection
+        self._version: int | None = None
+
+    def take(self) -> bytes | None:
+        """The database as bytes that can be deserialized; None when it is what was given last.
+
+        Raises StateUnreadable, sqlite3.Error, OSError.
+        """
+        until = time.monotonic() + PATIENCE
+        pause = 0.0
+        while True:
+            found = _kept_open(self._path)
+            if found is None:
+                self._forget()
+                return b""  # a database to which nothing was ever written is an empty file
+            header = os.pread(found, 100, 0)
+            if not header.startswith(MAGIC):
+                raise StateUnreadable(f"{self._path} is no SQLite database")
+            if header[18:20] == b"\x02\x02":
+                return self._from_wal(os.fstat(found).st_ino)
+            self._wal = None
+            taken, whole = self._at_rest(found)
+            if taken:
+                return whole
+            if time.monotonic() > until:
+                raise StateUnreadable(
+                    f"{self._path} was written without a pause for {PATIENCE:g} s",
+                    hint="PRAGMA journal_mode = WAL in the environment lets it be read meanwhile",
+                )
+            time.sleep(pause)
+            pause = min(0.001, pause + 0.00002)
+
+    def close(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._seen = self._version = None
+        if self._wal is not None:
+            self._wal[1].close()
+            self._wal = None
+
+    def _at_rest(self, file: int) -> tuple[bool, bytes | None]:
+        """(whether it came out, the copy or None for unchanged)."""
+        journal = self._journal_mark()
+        token = _token(file)
+        if journal is None and token == self._seen:
+            return True, None
+        whole = _read(file)
+        rest = b"" if journal is None else self._read_journal()
+        if self._journal_mark() != journal:
+            return False, None
+        if journal is None:
+            if _token(file) != token:
+                return False, None
+            self._seen = token
+            return True, whole
+        # What a later reading finds at rest may be this very file with the transaction done: it is not `seen`.
+        self._seen = None
+        return True, _rolled_back(whole, rest)
+
+    def _journal_mark(self) -> bytes | None:
+        """What tells this transaction's journal from others; None when there is none that counts."""
+        try:
+            with self._journal.open("rb") as journal:
+                head = journal.read(28)
+                inode = os.fstat(journal.fileno()).st_ino
+        except FileNotFoundError:
+            return None
+        # A journal that is kept between transactions is emptied, or its head is overwritten with zeros. The number
+        # of records (bytes 8 to 12) is filled in later; the nonce behind it is random in each.
+        return None if not head.strip(b"\0") else b"%d:%b%b" % (inode, head[:8], head[12:])
+
+    def _read_journal(self) -> bytes:
+        try:
+            return self._journal.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _from_wal(self, inode: int) -> bytes | None:
+        self._seen = None
+        if self._wal is None or self._wal[0] != inode:
+            self._forget()
+            self._wal = inode, _connect(self._path)
+        connection = self._wal[1]
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return None
+        whole = connection.serialize()
+        # Asked again: a commit between the two would otherwise be missed by the next reading.
+        self._version = version if connection.execute("PRAGMA data_version").fetchone()[0] == version else None
+        return _without_wal(whole)
+
+
+# Closing a file drops all POSIX locks that its process holds on it. Should the environment run in our own process,
+# those are its locks: so a database's file, once opened, stays open until it has been deleted.
+_open_files: dict[tuple[int, int], int] = {}
+
+
+def _kept_open(path: Path) -> int | None:
+    """A descriptor of the file now at `path`; None when it is empty. Raises StateUnreadable."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise StateUnreadable(f"there is no database {path}") from None
+    except OSError as error:
+        raise StateUnreadable(f"{path}: {error.strerror}") from error
+    if found.st_size == 0:
+        return None
+    if not path.is_file():
+        raise StateUnreadable(f"{path} is no file")
+    key = (found.st_dev, found.st_ino)
+    if key not in _open_files:
+        for old in [old for old, opened in _open_files.items() if not os.fstat(opened).st_nlink]:
+            os.close(_open_files.pop(old))
+        try:
+            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StateUnreadable(f"{path}: {error.strerror}") from error
+        status = os.fstat(opened)
+        key = (status.st_dev, status.st_ino)
+        if _open_files.setdefault(key, opened) != opened:
+            os.close(opened)
+    return _open_files[key]
+
+
+def _token(file: int) -> _Token:
+    status = os.fstat(file)
+    counter = int.from_bytes(os.pread(file, 4, 24), "big")
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, counter
+
+
+def _read(file: int) -> bytes:
+    parts = []
+    at = 0
+    while part := os.pread(file, 1 << 26, at):
+        parts.append(part)
+        at += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _rolled_back(whole: bytes, journal: bytes) -> bytes:
+    """The copy without the transaction that its journal tells of."""
+    with tempfile.TemporaryDirectory(prefix="replayproxy-") as folder:
+        path = Path(folder) / "copy.db"
+        path.write_bytes(whole)
+        path.with_name("copy.db-journal").write_bytes(journal)
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.serialize()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+    )
+
+
+def _without_wal(whole: bytes) -> bytes:
+    """A copy in memory has no WAL beside it: its header must not ask for one."""
+    return whole if whole[18:20] != b"\x02\x02" else b"%b\x01\x01%b" % (whole[:18], whole[20:])

@@ -1,0 +1,197 @@
+"""Tables of a SQLite database as rows: what identifies a row, how its values are carried, and what changed."""
+
+from __future__ import annotations
+
+import base64
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from replayproxy.core.rowcode import Float, encode
+from replayproxy.core.values import Row
+
+TEXT, INTEGER, REAL, NUMERIC, NONE = "text", "integer", "real", "numeric", "none"
+_NOT_UTF8 = "$text"
+"""The tag of text that is not valid UTF-8; no column holds an object, so nothing else looks like it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`columns`: name -> affinity, generated columns left out. `keys`: those of the primary key, in its order.
+
+    `rowid`: a name by which the rowid can be had; None for WITHOUT ROWID, or where columns hide all three names.
+    """
+
+    name: str
+    columns: dict[str, str]
+    keys: tuple[str, ...]
+    rowid: str | None
+
+    @property
+    def joins(self) -> bool:
+        """Whether a row of two copies can be told to be the same."""
+        return self.rowid is not None or bool(self.keys)
+
+    @cached_property
+    def _selected(self) -> list[str]:
+        return list(map(name, self.columns))
+
+    @cached_property
+    def _same(self) -> str:
+        """The join of two copies. By rowid where there is one: a primary key may hold NULL, and more than once."""
+        if self.rowid is not None:
+            return f"n.{self.rowid} = o.{self.rowid}"
+        return " AND ".join(f"n.{name(key)} = o.{name(key)}" for key in self.keys)
+
+    def _differs(self, columns: Iterable[str]) -> str:
+        # By default the column's own collation compares: NOCASE would not see that a letter has changed.
+        tests = [f"n.{name(column)} COLLATE BINARY IS NOT o.{name(column)}" for column in columns]
+        # 1 IS 1.0, but only a column that keeps what it is given can hold both.
+        tests += [f"typeof(n.{name(c)}) <> typeof(o.{name(c)})" for c in columns if self.columns[c] == NONE]
+        return "".join(f" OR {test}" for test in tests)
+
+    def _columns(self, side: str) -> str:
+        rowid = f"{side}.{self.rowid}" if self.rowid is not None else "NULL"
+        return ", ".join([rowid, *(f"{side}.{column}" for column in self._selected)])
+
+    @cached_property
+    def _absent(self) -> str:
+        return self.rowid if self.rowid is not None else name(self.keys[0])
+
+    def read(self, memory: sqlite3.Connection, schema: str) -> Iterator[Sequence[Any]]:
+        """(rowid, values ..) of every row."""
+        return _rows(memory, f"SELECT {self._columns('n')} FROM {schema}.{name(self.name)} n")
+
+    def came(self, memory: sqlite3.Connection, older: str, newer: str) -> Iterator[Sequence[Any]]:
+        """Rows that are new or changed, as they are in the newer copy."""
+        return _rows(memory, self._join("n", newer, "o", older) + self._differs(self.columns))
+
+    def gone(self, memory: sqlite3.Connection, older: str, newer: str) -> Iterator[Sequence[Any]]:
+        """Rows that are no longer there, or no longer under their key, as they were."""
+        return _rows(memory, self._join("o", older, "n", newer) + self._differs(self.keys))
+
+    def _join(self, side: str, schema: str, other: str, other_schema: str) -> str:
+        table = name(self.name)
+        return (
+            f"SELECT {self._columns(side)} FROM {schema}.{table} {side} LEFT JOIN {other_schema}.{table} {other}"
+            f" ON {self._same} WHERE {other}.{self._absent} IS NULL"
+        )
+
+
+def tables_of(connection: sqlite3.Connection, schema: str) -> list[Table]:
+    """All tables that hold rows of their own; of SQLite's own tables only `sqlite_sequence`."""
+    made = connection.execute(f"SELECT name, sql FROM {schema}.sqlite_master WHERE type = 'table' ORDER BY name")
+    return [
+        _table(connection, schema, table)
+        for table, sql in made.fetchall()
+        if not (sql or "").upper().startswith("CREATE VIRTUAL")
+        and (not table.lower().startswith("sqlite_") or table == "sqlite_sequence")
+    ]
+
+
+def _table(connection: sqlite3.Connection, schema: str, table: str) -> Table:
+    info = connection.execute(f"PRAGMA {schema}.table_xinfo({name(table)})").fetchall()
+    columns = {column: _affinity(declared) for _, column, declared, _, _, _, hidden in info if not hidden}
+    keys = [column for _, column in sorted((position, column) for _, column, _, _, _, position, _ in info if position)]
+    if table == "sqlite_sequence":
+        keys = ["name"]
+    return Table(table, columns, tuple(keys), _rowid(connection, schema, table, {column.lower() for column in columns}))
+
+
+def _rowid(connection: sqlite3.Connection, schema: str, table: str, columns: set[str]) -> str | None:
+    for rowid in ("rowid", "_rowid_", "oid"):
+        if rowid not in columns:
+            try:
+                connection.execute(f"SELECT {rowid} FROM {schema}.{name(table)} LIMIT 0")
+            except sqlite3.OperationalError:
+                return None  # WITHOUT ROWID
+            return rowid
+    return None
+
+
+def _affinity(declared: str) -> str:
+    """SQLite's own rules, in their order; ANY (of STRICT tables) keeps what it is given."""
+    kind = declared.upper()
+    if "INT" in kind:
+        return INTEGER
+    if any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
+        return TEXT
+    if not kind or "BLOB" in kind or kind == "ANY":
+        return NONE
+    if any(word in kind for word in ("REAL", "FLOA", "DOUB")):
+        return REAL
+    return NUMERIC
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> Iterator[Sequence[Any]]:
+    connection.text_factory = str
+    try:
+        return iter(connection.execute(query).fetchall())
+    except sqlite3.OperationalError as error:
+        if "UTF-8" not in str(error):
+            raise
+    connection.text_factory = _text
+    return iter(connection.execute(query).fetchall())
+
+
+def _text(raw: bytes) -> Any:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return {_NOT_UTF8: base64.b64encode(raw).decode("ascii")}
+
+
+def row_of(table: Table, values: Sequence[Any]) -> Row:
+    """The values by column, each so that it comes back as the same SQLite value."""
+    row = dict(zip(table.columns, values, strict=True))
+    for column, value in row.items():
+        if type(value) is float:
+            row[column] = _number(value, table.columns[column])
+    return row
+
+
+def _number(value: float, affinity: str) -> Any:
+    if math.isfinite(value) and value == int(value) and affinity != REAL:
+        return Float(value)  # written as 1, it would come back as an integer
+    return value + 0.0  # SQLite has one zero
+
+
+def stored(value: Any) -> tuple[str, Any]:
+    """(place holder, value) with which a carried value is written."""
+    if isinstance(value, Decimal):
+        return "?", float(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "?", float(value)  # of a REAL column: no integer of SQLite is so large
+    if isinstance(value, dict):
+        return "CAST(? AS TEXT)", base64.b64decode(value[_NOT_UTF8])
+    return "?", value
+
+
+def key_of(table: Table, rowid: int | None, values: Sequence[Any]) -> str:
+    """The row's key: the primary key's text, a JSON array where one text would not tell it, else the rowid."""
+    if not table.keys:
+        return str(rowid) if rowid is not None else encode([row_of(table, values)]).decode()
+    row = dict(zip(table.columns, values, strict=True))
+    parts = [row[key] for key in table.keys]
+    if len(parts) == 1 and (natural := _natural(parts[0], table.columns[table.keys[0]])) is not None:
+        return natural
+    if None in parts:
+        parts.append({"rowid": rowid})  # NULL is no key: several rows may have it
+    carried = [Float(part) if isinstance(part, float) else part for part in parts]
+    return encode(carried).decode("utf-8", "surrogatepass")
+
+
+def _natural(value: Any, affinity: str) -> str | None:
+    """The plain text of a single key, where no other value of the column has the same."""
+    if isinstance(value, str) and not value.startswith("["):
+        return value
+    return str(value) if isinstance(value, int) and affinity in (INTEGER, NUMERIC) else None
+
+
+def name(identifier: str) -> str:
+    """An identifier as SQL."""
+    return '"' + identifier.replace('"', '""') + '"'

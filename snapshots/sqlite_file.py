@@ -1,0 +1,183 @@
+"""`sqlite:PATH`: the rows of a SQLite database.
+
+A table's key is its primary key, else its rowid; `sqlite_sequence` is part of the state (the next id is), views and
+the planner's statistics are not. Numbers that SQLite tells apart (1 and 1.0 in a column without a type) stay apart.
+After the first reading only the rows that changed are read out: two copies in memory are joined by key.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from replayproxy.errors import WrongUsage
+from replayproxy.state import Changes, Reading, RestoreFailed, Row, RowChange, Rows, Scope, Spec
+from replayproxy.state.spec import as_path
+from replayproxy.state.sqlite_copy import SqliteCopy
+from replayproxy.state.sqlite_rows import Table, key_of, name, row_of, stored, tables_of
+
+SCHEMA = "schema"
+"""The table of `aside` with what makes the tables, by name; `rowid:TABLE` holds rowids that the key does not say."""
+SEQUENCE = "sqlite_sequence"
+BUSY = 30.0
+
+
+class SqliteFile:
+    """Two copies in memory, `a` and `b`, take turns in being the newer one."""
+
+    atomic = True
+    can_restore = True
+
+    def __init__(self, path: Path, scope: Scope) -> None:
+        self._path = path
+        self.scope: Scope = scope
+        self._copy = SqliteCopy(path)
+        self._memory: sqlite3.Connection | None = None
+        self._newer = "b"
+        self._schema: list[Any] | None = None
+        self._tables: list[Table] = []
+
+    def capture(self) -> Reading:
+        whole = self._copy.take()
+        if whole is None:
+            return Reading(rows=Changes(), aside=Changes())
+        memory = self._memory or self._opened()
+        older, newer = self._newer, "a" if self._newer == "b" else "b"
+        memory.execute(f"DETACH {newer}")
+        memory.execute(f"ATTACH ':memory:' AS {newer}")
+        if whole:
+            memory.deserialize(whole, name=newer)
+        schema = memory.execute(f"SELECT type, name, sql FROM {newer}.sqlite_master ORDER BY name").fetchall()
+        known, self._schema, self._newer = self._schema, schema, newer
+        if schema == known and all(table.joins for table in self._tables) and not self._emptied(memory, newer):
+            return self._changed(memory, older, newer)
+        self._tables = tables_of(memory, newer)
+        return self._whole(memory, newer, schema)
+
+    def _emptied(self, memory: sqlite3.Connection, newer: str) -> bool:
+        """Whether `sqlite_sequence` has no rows: then it is left out, which changes of rows cannot say."""
+        known = any(table.name == SEQUENCE for table in self._tables)
+        return known and not memory.execute(f"SELECT 1 FROM {newer}.{SEQUENCE} LIMIT 1").fetchone()
+
+    def _opened(self) -> sqlite3.Connection:
+        self._memory = memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        memory.executescript("ATTACH ':memory:' AS a; ATTACH ':memory:' AS b")
+        return memory
+
+    def _whole(self, memory: sqlite3.Connection, newer: str, schema: list[Any]) -> Reading:
+        rows: dict[str, dict[str, Row]] = {}
+        aside: dict[str, dict[str, Row]] = {SCHEMA: {made: sql for _, made, sql in schema if sql}}
+        for table in self._tables:
+            content = rows.setdefault(table.name, {})
+            rowids = aside.setdefault(f"rowid:{table.name}", {})
+            for rowid, *values in table.read(memory, newer):
+                key = key_of(table, rowid, values)
+                while key in content:
+                    key += "+"  # a table with neither key nor rowid may hold a row twice
+                content[key] = row_of(table, values)
+                if rowid is not None and key != str(rowid):
+                    rowids[key] = rowid
+        if not rows.get(SEQUENCE, True):
+            del rows[SEQUENCE]  # it cannot be dropped, so that it is there without rows says nothing
+        return Reading(rows=rows, aside=aside)
+
+    def _changed(self, memory: sqlite3.Connection, older: str, newer: str) -> Reading:
+        rows: list[RowChange] = []
+        aside: list[RowChange] = []
+        for table in self._tables:
+            after: dict[str, Row | None] = {}
+            rowids: dict[str, Row | None] = {}
+            for rowid, *values in table.gone(memory, older, newer):
+                key = key_of(table, rowid, values)
+                after[key] = rowids[key] = None
+            for rowid, *values in table.came(memory, older, newer):
+                key = key_of(table, rowid, values)
+                after[key] = row_of(table, values)
+                rowids[key] = rowid if rowid is not None and key != str(rowid) else None
+            rows += [RowChange(table=table.name, key=key, before=None, after=row) for key, row in after.items()]
+            aside += [RowChange(table=f"rowid:{table.name}", key=k, before=None, after=r) for k, r in rowids.items()]
+        return Reading(rows=Changes(rows=rows), aside=Changes(rows=aside))
+
+    def restore(self, rows: Rows) -> None:
+        self.restore_whole(rows, {})
+
+    def restore_whole(self, rows: Rows, aside: Rows) -> None:
+        if not self._path.is_file():
+            raise RestoreFailed(f"there is no database {self._path}", hint="start the environment once")
+        target = f"file:{quote(str(self._path))}?mode=rw"
+        with closing(sqlite3.connect(target, uri=True, timeout=BUSY, isolation_level=None)) as live:
+            # The recorded rows are what triggers, cascades and checks have left behind: none may act on them again.
+            live.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+            live.executescript("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
+            live.execute("BEGIN IMMEDIATE")
+            try:
+                _write(live, rows, aside)
+                live.execute("COMMIT")
+            except BaseException:
+                if live.in_transaction:
+                    live.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        self._copy.close()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+
+def _write(live: sqlite3.Connection, rows: Rows, aside: Rows) -> None:
+    if SCHEMA in aside:
+        _match_schema(live, aside[SCHEMA])
+    tables = {table.name: table for table in tables_of(live, "main")}
+    if missing := sorted(set(rows) - set(tables) - {SEQUENCE}):
+        raise RestoreFailed(f"the database has no table {missing[0]}", hint="start the environment once")
+    # Last, because every insert into a table with AUTOINCREMENT writes to it.
+    for table in sorted(tables.values(), key=lambda table: table.name == SEQUENCE):
+        live.execute(f"DELETE FROM {name(table.name)}")
+        content, rowids = rows.get(table.name, {}), aside.get(f"rowid:{table.name}", {})
+        for statement, values in _inserts(table, content, rowids):
+            live.execute(statement, values)
+
+
+def _match_schema(live: sqlite3.Connection, wanted: Any) -> None:
+    """Makes what an environment makes only when it first needs it, and drops what it had made since."""
+    there = live.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    for extra, kind, _ in sorted(there, key=lambda made: _rank(made[2])):
+        if extra not in wanted and kind == "table" and not extra.startswith("sqlite_"):
+            live.execute(f"DROP TABLE IF EXISTS {name(extra)}")
+    for made, sql in sorted(wanted.items(), key=lambda item: _rank(item[1])):
+        known = live.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (made,)).fetchone()
+        if not known and not made.startswith("sqlite_"):
+            live.execute(sql)
+
+
+def _rank(sql: str) -> int:
+    """The order of making and dropping: a virtual table brings its shadow tables and takes them along."""
+    kinds = ("CREATE VIRTUAL", "CREATE TABLE")
+    return next((at for at, words in enumerate(kinds) if sql.upper().startswith(words)), len(kinds))
+
+
+def _inserts(table: Table, content: Any, rowids: Any) -> Iterator[tuple[str, list[Any]]]:
+    for key, row in content.items():
+        if unknown := [column for column in row if column not in table.columns]:
+            raise RestoreFailed(f"table {table.name} has no column {unknown[0]}")
+        columns, places, values = list(map(name, row)), [], []
+        for value in row.values():
+            place, held = stored(value)
+            places.append(place)
+            values.append(held)
+        rowid = rowids.get(key) if table.keys or table.rowid is None else int(key)
+        if table.rowid is not None and rowid is not None:
+            columns, places, values = [table.rowid, *columns], ["?", *places], [rowid, *values]
+        yield f"INSERT INTO {name(table.name)} ({', '.join(columns)}) VALUES ({', '.join(places)})", values
+
+
+def provider(spec: Spec) -> SqliteFile:
+    path = Path(spec.filled(spec.target, as_path)).expanduser()
+    if str(path) == ":memory:":
+        raise WrongUsage("a database in memory can be read by nobody else", hint="give it a file")
+    return SqliteFile(path.absolute(), spec.scope)
