@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -98,6 +100,8 @@ async def _record(
         async with _recorder(options, store, writer, say) as recorder:
             outcome = await _run_command(recorder, command, signals, stdout_to_stderr)
             await recorder.stop(signals.deadline)
+            if isinstance(outcome, NotStarted):
+                recorder.take_back()
     return _result(recorder, outcome, seconds=time.monotonic() - began)
 
 
@@ -109,7 +113,7 @@ async def reachable(envs: Sequence[EnvSpec]) -> None:
         try:
             _, stream = await asyncio.wait_for(asyncio.open_connection(host, port), REACH_SECONDS)
         except (OSError, TimeoutError) as error:
-            reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+            reason = _plainly(error)
             raise WorldTrouble(
                 f"environment {spec.name} at {spec.upstream} cannot be reached: {reason}", hint="start it first"
             ) from None
@@ -119,6 +123,15 @@ async def reachable(envs: Sequence[EnvSpec]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+def _plainly(error: OSError) -> str:
+    """asyncio's own text names a call that failed; people know the system's words."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "the name is not known"
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 @contextmanager
@@ -196,8 +209,8 @@ def _result(recorder: Recorder, outcome: int | NotStarted | None, *, seconds: fl
         lines.insert(1, f"TROUBLE WITH THE STORE  {trouble}")
     if isinstance(outcome, NotStarted):
         document["command_trouble"] = str(outcome)
-        lines.insert(0, f"replayproxy: {outcome}")
-        return Recorded(exit=int(outcome.code), command_exit=None, document=document, lines=lines)
+        told = [f"replayproxy: {outcome} -> nothing was run, and nothing kept"]
+        return Recorded(exit=int(outcome.code), command_exit=None, document=document, lines=told)
     whole = not counts.why_not_whole()
     code = worst(Exit.STORE if trouble else 0, 0 if whole else Exit.UNJUDGED)
     if outcome and not trouble:

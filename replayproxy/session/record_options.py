@@ -137,7 +137,9 @@ def _choice(option: str, value: Any, allowed: Sequence[Any]) -> Any:
 def _run_name(given: str | None, wall: int, letters: str) -> str:
     name = given or f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall / 1e9))}-{letters}"
     if why := why_not_a_name(name, of="run"):
-        raise WrongUsage(f"--run {name!r}: {why}", hint=f"--run {suggestion(name)}")
+        near = suggestion(name)
+        # `latest` and F3 are good names of episodes, and not of runs.
+        raise WrongUsage(f"--run {name!r}: {why}", hint=f"--run {near if near != name else f'run-{near}'}")
     return name
 
 

@@ -43,10 +43,14 @@ class Recorder:
         self._server: ControlServer | None = None
         self._stopped = False
         bucket, used = self._earlier()
-        self.run = writer.open_run(self._wired(), append=options.append)
         book = EpisodeBook(undeclared=options.undeclared, option=options.episode)
         book.reserve(used)
-        self._book = book
+        if options.episode is not None and book.is_taken(options.episode):
+            raise WrongUsage(
+                f"--episode {options.episode}: run {options.run} has it already",
+                hint=f"--episode {book.free_name(options.episode)}",
+            )
+        self.run = writer.open_run(self._wired(), append=options.append)
         self.capture = Capture(
             options.snapshots, save=writer.put_nodes, now=time.monotonic_ns, wall=time.time_ns,
             envs=[env.name for env in options.envs],
@@ -142,10 +146,6 @@ class Recorder:
         await self._server.start(listening)
 
     async def _open_option(self, name: str) -> None:
-        if self._book.is_taken(name):
-            raise WrongUsage(
-                f"--episode {name}: run {self.run.name} has it already", hint=f"--episode {self._book.free_name(name)}"
-            )
         now = self.recording.now()
         live = self.recording.open(
             Episode(key=0, run_key=0, name=name, meta={}, opened=now, opened_wall=self.recording.wall())
@@ -242,10 +242,12 @@ class Recorder:
             return
         await self.engine.stop(0.0)
         await self._close()
-        if not self.options.append and not self.recording.tally.exchanges:
-            self._take_back()
+        self.take_back()
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """A run of which nothing was recorded is marked as removed, so that its name is free for the next try."""
+        if self.options.append or self.recording.tally.exchanges:
+            return
         try:
             self._writer.remove(self.run.key)
         except Problem:
