@@ -1,0 +1,304 @@
+"""Where the states of two episodes part, snapshot by snapshot.
+
+Snapshots meet by name, occasion and the exchange they followed. The first pair is compared as a whole; from then on
+only rows that either run touched since the last pair are looked at, so the cost follows what the episodes did and not
+how often they were photographed. A pair is left out, and said to be, when a write was in flight while either was read
+or when lanes had come to different points: two readings of different moments prove nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replayproxy.core import jsonvalue, prolly
+from replayproxy.core.canonical import digest
+from replayproxy.core.clock import Span
+from replayproxy.core.differences import Difference, from_change
+from replayproxy.core.explain import Classes, Explainer, Where
+from replayproxy.core.renaming import is_digest, owners
+from replayproxy.core.times import parse_text
+from replayproxy.core.tokens import FRESH_BITS, bits
+from replayproxy.core.treediff import ABSENT, tree_diff
+from replayproxy.core.values import Exchange, Row, Snapshot, SnapshotStatus
+
+type Load = Callable[[bytes], bytes]
+type Cell = tuple[str, str]
+type Report = Callable[[Difference, Classes], None]
+
+_ASIDE = frozenset({"before-restore", "probe"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEvent:
+    """What differs for the first time in one pair of snapshots. `after`: the index of the pair they followed, or -1."""
+
+    a: Snapshot
+    b: Snapshot
+    after: int
+    differences: tuple[Difference, ...]
+    rows: int
+
+
+@dataclass(slots=True)
+class Matched:
+    """Which snapshots of two episodes are to be equal, and why some are not compared."""
+
+    pairs: list[tuple[Snapshot, Snapshot, int]] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Progress:
+    """How far each lane's writes had come at an instant: the same in both runs where two readings may be compared."""
+
+    def __init__(self, writes: Sequence[tuple[str, Exchange]]) -> None:
+        self._ends: dict[str, list[int]] = {}
+        self._heads: dict[str, list[int]] = {}
+        for lane, exchange in writes:
+            end = exchange.times.up_end or exchange.times.c_out or exchange.times.head
+            self._heads.setdefault(lane, []).append(exchange.times.head)
+            self._ends.setdefault(lane, []).append(end)
+        for ends in self._ends.values():
+            ends.sort()
+
+    def at(self, snapshot: Snapshot) -> Mapping[str, int] | None:
+        """The number of writes done in each lane; None while one was in flight."""
+        done = {lane: bisect_right(ends, snapshot.begun) for lane, ends in self._ends.items()}
+        begun = {lane: bisect_right(heads, snapshot.done) for lane, heads in self._heads.items()}
+        return done if done == begun and snapshot.status is not SnapshotStatus.TORN else None
+
+
+def match_snapshots(
+    a: Sequence[Snapshot], b: Sequence[Snapshot], index_a: Mapping[int, int], index_b: Mapping[int, int]
+) -> Matched:
+    """`index_a[seq]` is the pair that an exchange of A belongs to; an unpaired one is not there."""
+    out = Matched()
+    left, right = _keyed(a, index_a), _keyed(b, index_b)
+    names_a, names_b = {s.name for s in a}, {s.name for s in b}
+    for name in sorted(names_a ^ names_b):
+        side = "A" if name in names_a else "B"
+        out.notes.append(f"state of {name} not compared: only {side} has snapshots of it")
+    for key in dict.fromkeys((*left, *right)):
+        x, y = left.get(key), right.get(key)
+        if key[0] not in names_a & names_b:
+            continue
+        if x is None or y is None:
+            out.undecided.append(f"snapshot {_named(x or y)} is only in {'B' if x is None else 'A'}")
+        elif x.root is None or y.root is None:
+            which = "both sides" if x.root is None and y.root is None else "A" if x.root is None else "B"
+            text = f"snapshot {_named(x)} is missing on {which}: {x.reason or y.reason}"
+            (out.notes if which == "both sides" else out.undecided).append(text)
+        else:
+            out.pairs.append((x, y, key[3]))
+    out.pairs.sort(key=lambda pair: (pair[0].name, pair[2], pair[0].n))
+    return out
+
+
+def _keyed(snapshots: Sequence[Snapshot], index: Mapping[int, int]) -> dict[tuple[str, str, str, int, int], Snapshot]:
+    out: dict[tuple[str, str, str, int, int], Snapshot] = {}
+    seen: dict[tuple[str, str, str, int], int] = {}
+    for snapshot in snapshots:
+        if snapshot.when in _ASIDE:
+            continue
+        after = -1
+        if snapshot.after_seq is not None and snapshot.when == "write":
+            if snapshot.after_seq not in index:
+                continue  # it followed an exchange that only one side has: there is nothing to compare it with
+            after = index[snapshot.after_seq]
+        elif snapshot.when != "start":
+            after = max(index.values(), default=-1)
+        key = (snapshot.name, snapshot.when, snapshot.label, after)
+        seen[key] = seen.get(key, -1) + 1
+        out[(*key, seen[key])] = snapshot
+    return out
+
+
+def _named(snapshot: Snapshot | None) -> str:
+    assert snapshot is not None
+    after = f" after #{snapshot.after_seq}" if snapshot.when == "write" and snapshot.after_seq else ""
+    return f"{snapshot.name} at {snapshot.label or snapshot.when}{after} (s{snapshot.n})"
+
+
+class States:
+    """Walks the pairs of one snapshot name in order and keeps which rows differ."""
+
+    def __init__(self, explainer: Explainer, report: Report, load_a: Load, load_b: Load) -> None:
+        self._explainer = explainer
+        self._report = report
+        self._load = (load_a, load_b)
+        self._roots: tuple[bytes, bytes] | None = None
+        self._rows: dict[Cell, tuple[Row | None, Row | None]] = {}
+        self._alone: dict[str, tuple[set[str], set[str]]] = {}  # table -> keys only in A, keys only in B, no fellow yet
+        self._fellow: dict[Cell, str] = {}  # a row that only A has -> the key of the row that it is in B
+        self._back: dict[Cell, str] = {}
+        self._open: dict[Cell, tuple[Difference, ...]] = {}
+
+    def step(self, a: Snapshot, b: Snapshot, spans: tuple[Span, Span]) -> tuple[list[Difference], int]:
+        """The differences that nothing explains and that the pair before did not have; and how many rows have any."""
+        assert a.root is not None
+        assert b.root is not None
+        touched = self._advance(a.root, b.root)
+        found: list[Difference] = []
+        for table in sorted({table for table, _ in touched}):
+            touched |= self._join(table)
+        for cell in sorted(touched):
+            row = self._rows.get(cell)
+            known = self._open.pop(cell, ())
+            if row is None:
+                continue
+            differences = list(self._judge(cell, row, spans))
+            if differences:
+                self._open[cell] = tuple(differences)
+                found += [difference for difference in differences if difference not in known]
+        return found, len(self._open)
+
+    def _advance(self, a: bytes, b: bytes) -> set[Cell]:
+        """Brings `_rows` (the rows that are not equal as they stand) up to date; gives the cells that were touched."""
+        before, self._roots = self._roots, (a, b)
+        if before is None or a == b:
+            touched = set(self._rows)
+            for cell in touched:
+                touched |= self._place(cell, None, None)
+            if a != b:
+                for change in prolly.diff(a, b, *self._load):
+                    cell = (change.table, change.key)
+                    touched |= self._place(cell, change.before, change.after) | {cell}
+            return touched
+        moves = [
+            {(c.table, c.key): (c.before, c.after) for c in prolly.diff(old, new, load)}
+            for old, new, load in zip(before, (a, b), self._load, strict=True)
+        ]
+        touched = set(moves[0]) | set(moves[1])
+        for cell in sorted(touched):
+            move_a, move_b, known = moves[0].get(cell), moves[1].get(cell), self._rows.get(cell)
+            # A run that did not touch a row has what it had; if the runs were equal there, what the other had.
+            now_a = move_a[1] if move_a else known[0] if known else (move_b or (None, None))[0]
+            now_b = move_b[1] if move_b else known[1] if known else (move_a or (None, None))[0]
+            touched |= self._place(cell, now_a, now_b)
+        return touched
+
+    def _place(self, cell: Cell, a: Row | None, b: Row | None) -> set[Cell]:
+        """Notes what the two runs have in a cell; gives the cells that lost their fellow by it, and those it had."""
+        table, key = cell
+        only_a, only_b = self._alone.setdefault(table, (set(), set()))
+        only_a.discard(key)
+        only_b.discard(key)
+        if (a is None) == (b is None):
+            parted = self._part(cell)
+            if a is None or jsonvalue.same(a, b):
+                self._rows.pop(cell, None)
+            else:
+                self._rows[cell] = (a, b)
+            return parted
+        self._rows[cell] = (a, b)
+        side = self._fellow if b is None else self._back
+        if cell in side:
+            return {(table, side[cell])}
+        parted = self._part(cell)
+        (only_a if b is None else only_b).add(key)
+        return parted
+
+    def _part(self, cell: Cell) -> set[Cell]:
+        """Takes a row and its fellow apart; both are alone again. Gives them."""
+        table, key = cell
+        key_a, key_b = (key, self._fellow.get(cell)) if cell in self._fellow else (self._back.get(cell), key)
+        if key_a is None or key_b is None:
+            return set()
+        del self._fellow[(table, key_a)], self._back[(table, key_b)]
+        self._alone[table][0].add(key_a)
+        self._alone[table][1].add(key_b)
+        return {(table, key_a), (table, key_b)}
+
+    def _join(self, table: str) -> set[Cell]:
+        """Finds fellows among the rows that only one side has: by their renamed keys, then by their contents."""
+        only_a, only_b = self._alone[table]
+        met: set[Cell] = set()
+        for key in sorted(only_a, key=_natural):
+            renamed = self._explainer.renamed_key(table, key)
+            if renamed in only_b:
+                met |= self._meet(table, key, renamed)
+        shapes: dict[bytes, list[str]] = {}
+        for key in sorted(only_b, key=_natural, reverse=True) if only_a else ():
+            shapes.setdefault(_shape(table, self._rows[(table, key)][1]), []).append(key)
+        for key in sorted(only_a, key=_natural) if shapes else ():
+            alike = shapes.get(_shape(table, self._rows[(table, key)][0]))
+            if alike:
+                met |= self._meet(table, key, alike.pop())
+        return met
+
+    def _meet(self, table: str, key_a: str, key_b: str) -> set[Cell]:
+        self._fellow[(table, key_a)], self._back[(table, key_b)] = key_b, key_a
+        self._alone[table][0].discard(key_a)
+        self._alone[table][1].discard(key_b)
+        return {(table, key_a), (table, key_b)}
+
+    def _judge(self, cell: Cell, row: tuple[Row | None, Row | None], spans: tuple[Span, Span]) -> Iterator[Difference]:
+        table, key = cell
+        a, b = row
+        where = Where(template="", path="/" + _noun_of(table), uri="", a=spans[0], b=spans[1])
+        at = ("state", table, key)
+        if cell in self._back and a is None:
+            return  # judged with its fellow
+        if cell in self._fellow and b is None:
+            other = self._fellow[cell]
+            renamed = Difference(tokens=at, kind="value", a=key, b=other, role="row")
+            classes = self._explainer.explain(renamed, where)
+            if classes is not None:
+                self._report(renamed, classes)
+                yield from self._leaves(at, a, self._rows[(table, other)][1], where)
+                return
+            self._part(cell)
+            there = self._rows[(table, other)][1]
+            alone = Difference(tokens=("state", table, other), kind="added", a=ABSENT, b=there)
+            yield from self._unexplained(alone, where)
+        if a is None or b is None:
+            kind = "added" if a is None else "removed"
+            difference = Difference(tokens=at, kind=kind, a=ABSENT if a is None else a, b=ABSENT if b is None else b)
+            yield from self._unexplained(difference, where)
+        else:
+            yield from self._leaves(at, a, b, where)
+
+    def _leaves(self, at: tuple[str, ...], a: Row, b: Row, where: Where) -> Iterator[Difference]:
+        for change in tree_diff(a, b, self._explainer.soften):
+            yield from self._unexplained(from_change(at, change), where)
+
+    def _unexplained(self, difference: Difference, where: Where) -> Iterator[Difference]:
+        classes = self._explainer.explain(difference, where)
+        if classes is None:
+            yield difference
+        else:
+            self._report(difference, classes)
+
+
+def _natural(key: str) -> tuple[int, str]:
+    return len(key), key
+
+
+def _shape(table: str, row: Row | None) -> bytes:
+    """A row but for what may be renamed or told by the clock: rows of one shape are candidates for one another."""
+    return digest(jsonvalue.canonical(_blank(row, ("state", table, ""))))
+
+
+def _blank(value: Any, at: tuple[str | int, ...]) -> Any:
+    if isinstance(value, dict):
+        return {name: _blank(item, (*at, name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_blank(item, (*at, index)) for index, item in enumerate(value)]
+    if len(at) > 3 and owners(at, f"/{_noun_of(str(at[1]))}")[0]:
+        return "id"
+    if isinstance(value, str):
+        if parse_text(value) is not None:
+            return "time"
+        return "id" if bits(value) >= FRESH_BITS and not is_digest(str(at[-1])) else value
+    if isinstance(value, int) and (10**9 < value < 4 * 10**9 or 10**12 < value < 4 * 10**12):
+        return "time"
+    return value
+
+
+def _noun_of(table: str) -> str:
+    """A table's own name, its schema left out."""
+    return re.split(r"[./]", table)[-1]
