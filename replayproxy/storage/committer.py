@@ -71,7 +71,7 @@ class Committer:
             self._cost += work.cost
             self.count += 1
             self._urgent |= work.urgent
-            if len(self._queue) == 1 or work.urgent or self._cost >= GROUP_BYTES:
+            if len(self._queue) == 1 or work.urgent or self._cost >= GROUP_BYTES or not self.room():
                 self._state.notify_all()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Committer:
             while not self._queue and not self._closing:
                 self._state.wait()
             due = committed + GROUP_SECONDS
-            while not (self._closing or self._urgent or self._cost >= GROUP_BYTES):
+            while not (self._closing or self._urgent or self._cost >= GROUP_BYTES) and self.room():
                 left = due - time.monotonic()
                 if left <= 0:
                     break

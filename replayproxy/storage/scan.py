@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -226,35 +226,42 @@ class Scan:
                 yield _damage("blob", address.hex(), broken)
 
 
-def _say(line: dict[str, Any]) -> None:
-    sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
-    sys.stdout.buffer.flush()
+def lines(path: Path, skipped: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """What is to be said of a store, as it is found out."""
+    try:
+        env = environment.acquire(path, create=False)
+    except environment.NewerFormat as newer:
+        yield {"newer": newer.what}
+        return
+    except StoreTrouble as trouble:
+        yield {"damaged": _damage("file", DATA_FILE, trouble.what), "read": {}}
+        return
+    try:
+        with env.reading() as txn:
+            yield from _stages(Scan(env, txn), skipped)
+    finally:
+        environment.release(env)
+
+
+def _stages(scan: Scan, skipped: Collection[str]) -> Iterator[dict[str, Any]]:
+    for name, stage in scan.stages.items():
+        if name in skipped:
+            continue
+        yield {"stage": name}
+        try:
+            for damage in stage():
+                yield {"damaged": damage}
+        except Exception as error:  # LMDB's own words about a damaged page; the other stages still have a chance
+            yield {"damaged": _damage("file", name, f"{type(error).__name__}: {error}")}
+    yield {"read": dict(scan.read)}
 
 
 def main(arguments: list[str]) -> None:
     """See the module."""
     path, *rest = arguments
-    skipped = set(rest[1::2])
-    try:
-        env = environment.acquire(Path(path), create=False)
-    except environment.NewerFormat as newer:
-        _say({"newer": newer.what})
-        return
-    except StoreTrouble as trouble:
-        _say({"damaged": _damage("file", DATA_FILE, trouble.what), "read": {}})
-        return
-    with env.reading() as txn:
-        scan = Scan(env, txn)
-        for name, stage in scan.stages.items():
-            if name in skipped:
-                continue
-            _say({"stage": name})
-            try:
-                for damage in stage():
-                    _say({"damaged": damage})
-            except Exception as error:  # LMDB's own words about a damaged page; the other stages still have a chance
-                _say({"damaged": _damage("file", name, f"{type(error).__name__}: {error}")})
-        _say({"read": dict(scan.read)})
+    for line in lines(Path(path), rest[1::2]):
+        sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
