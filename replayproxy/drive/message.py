@@ -16,12 +16,14 @@ type Pieces = Callable[[Body], Iterator[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is written: `head` up to the empty line, then `body`, framed. `keeps`: nothing in it ends the connection."""
+    """What is written: `head` up to the empty line, then `body`, framed. `keeps`: nothing in it ends the connection.
+    `apart`: the body comes from the store, so the next piece may block."""
 
     head: bytes
     body: Callable[[], Iterator[bytes]]
     head_only: bool
     keeps: bool
+    apart: bool
 
 
 def message(request: Request, *, host: bytes | None, pieces: Pieces) -> Message:
@@ -41,6 +43,7 @@ def message(request: Request, *, host: bytes | None, pieces: Pieces) -> Message:
         body=lambda: _body(request, chunked, pieces),
         head_only=request.method == b"HEAD",
         keeps=version != b"HTTP/1.0" and b"close" not in b",".join(all_fields(fields, b"connection")).lower(),
+        apart=request.body is not None and request.body.inline is None,
     )
 
 

@@ -163,14 +163,12 @@ class Reading:
     async def _write(self) -> None:
         writer = self._connection.writer
         body = self._message.body()
-        writer.write(self._message.head + (next(body, b"")))
-        while True:
+        piece: bytes | None = self._message.head + next(body, b"")
+        while piece is not None:
+            writer.write(piece)
             await writer.drain()
             # Pieces of a large body come from the store; the loop must go on reading meanwhile.
-            piece = await asyncio.to_thread(next, body, None)
-            if piece is None:
-                return
-            writer.write(piece)
+            piece = await asyncio.to_thread(next, body, None) if self._message.apart else next(body, None)
 
     async def _read(self) -> None:
         while True:
