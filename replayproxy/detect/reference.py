@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from replayproxy.core.values import Episode, Snapshot
 from replayproxy.detect.residue import Residue, residue
@@ -17,6 +16,10 @@ MAX_FORMS = 8
 
 type Group = tuple[str | None, int | None, str]
 """Task, seed, and the environment's build where the harness tells it."""
+
+
+type Given = Mapping[tuple[Group | None, str], Reference]
+"""References that the user named; group None: for every task and seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +58,14 @@ def start_of(episode: Episode, snapshot: Snapshot) -> Start:
 class References:
     """The references of a run, and how each start stands to its own."""
 
-    def __init__(self, states: States, starts: Iterable[Start], given: Mapping[Any, Reference] | None = None) -> None:
+    def __init__(self, states: States, starts: Iterable[Start], given: Given | None = None) -> None:
         self._states = states
         self._by_group: dict[tuple[Group, str], list[Start]] = defaultdict(list)
         for start in starts:
             self._by_group[start.group, start.series].append(start)
         self._compared: dict[tuple[bytes, bytes], Residue | None] = {}
         self._references: dict[tuple[Group, str], Reference | None] = {}
-        self._given = dict(given or {})
+        self._given: Given = dict(given or {})
 
     def of(self, group: Group, series: str) -> Reference | None:
         """None: there is none, because too few starts, or too few that agree, or neither task nor seed is known."""

@@ -18,10 +18,10 @@ from replayproxy.core.times import DAY, Instant, parse_number, parse_text
 from replayproxy.core.values import RowChange
 from replayproxy.detect.states import States
 
-CLOCK_TOLERANCE_NS = 600 * 1_000_000_000
+CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
 """A stamp may lie this much nearer to or farther from its snapshot than its counterpart."""
 
-_COUNTERS = frozenset({"seq", "next_id", "nextid", "last_id", "lastid", "last_value", "autoincrement", "auto_increment"})
+_COUNTERS = frozenset({"seq", "next_id", "nextid", "last_id", "lastid", "last_value", "auto_increment"})
 COUNTER_TABLES = frozenset({"sqlite_sequence"})
 
 
@@ -154,8 +154,9 @@ def _is_id(value: Any, name: str) -> bool:
 def _is_counter(change: RowChange) -> bool:
     if not isinstance(change.before, dict) or not isinstance(change.after, dict):
         return False
-    names = {n for n in {*change.before, *change.after} if change.before.get(n) != change.after.get(n)}
+    before, after = change.before, change.after
+    names = [name for name in {*before, *after} if before.get(name) != after.get(name)]
     return bool(names) and all(
-        name.lower() in _COUNTERS and isinstance(change.before.get(name), int) and isinstance(change.after.get(name), int)
+        name.lower() in _COUNTERS and isinstance(before.get(name), int) and isinstance(after.get(name), int)
         for name in names
     )

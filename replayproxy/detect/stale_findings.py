@@ -114,7 +114,8 @@ def _finding(
 def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> Witness:
     return Witness(
         address=exchange_address(run, op.episode, op.seq), role=role, method=op.method, target=op.target,
-        status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall, pointer=pointer, value=value,
+        status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall,
+        pointer=pointer, value=value,
     )  # fmt: skip
 
 

@@ -1,0 +1,244 @@
+"""State bleed and dirty resets as findings: which exchange left what another episode began with, or was shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from replayproxy.detect.dirty import STRONG_BITS, Dirt, Sighting, Survivor, weight
+from replayproxy.detect.finding import (
+    Blame,
+    Finding,
+    Grade,
+    Kind,
+    Witness,
+    exchange_address,
+    plain,
+    snapshot_address,
+    witness,
+)
+from replayproxy.detect.history import NEVER
+from replayproxy.detect.ops import Op
+from replayproxy.detect.provenance import Flow
+
+SHOWN_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What is known of a value's place in states. `free`: no start before it was made holds it, P's among them, and
+    there is at least one; `kept`: a later state of its maker, or the reader's start, holds it."""
+
+    free: bool
+    kept: bool
+    checked: int
+
+
+def from_dirt(
+    run: str, dirt: Dirt, seen: Sequence[Sighting], flows: Sequence[Flow], envs: Iterable[str]
+) -> list[Finding]:
+    """The findings of one dirty start: a bleed for each earlier episode whose rows were read; else the reset."""
+    if dirt.foreign_only and not seen:
+        return []
+    by_polluter: dict[str, list[Sighting]] = defaultdict(list)
+    for sighting in seen:
+        if sighting.survivor.writer is not None and sighting.survivor.writer.by is not None:
+            by_polluter[sighting.survivor.writer.episode].append(sighting)
+    found = [_bleed(run, dirt, polluter, sights, flows) for polluter, sights in by_polluter.items()]
+    if any(finding.grade is Grade.PROVEN for finding in found) or dirt.foreign_only:
+        return found
+    return [*found, _reset(run, dirt, seen, envs)]
+
+
+def _mine(dirt: Dirt, polluter: str) -> list[Survivor]:
+    return [s for s in dirt.survivors if s.writer is not None and s.writer.episode == polluter]
+
+
+def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flows: Sequence[Flow]) -> Finding:
+    first = min(sights, key=lambda sight: (sight.seq, sight.survivor.change.before is not None))
+    survivors = _mine(dirt, polluter)
+    concurrent = polluter in dirt.open_then
+    strong = dirt.unchanged_since == polluter or weight(survivors) >= STRONG_BITS
+    grade = Grade.PROVEN if strong and not dirt.open_then else Grade.SUSPECTED
+    survivor = first.survivor
+    return Finding(
+        kind=Kind.STATE_BLEED, sub="isolation" if concurrent else "residue", grade=grade,
+        blame=Blame.UNDECIDED if dirt.open_then else Blame.ENVIRONMENT,
+        blame_reason="other episodes were open on the instance" if dirt.open_then else "the reset left it",
+        run=run, episode=dirt.episode, lane=first.lane, pointer=first.pointer,
+        values=(_before(survivor, first), plain(first.value)),
+        exchanges=(*_writers(run, survivor), witness(run, dirt.episode, first.exchange, "read",
+                                                     pointer=first.pointer, value=first.value)),
+        snapshots=(snapshot_address(run, dirt.episode, dirt.start),),
+        assumptions=_assumptions(dirt),
+        ruled_out=(
+            f"own write: {dirt.episode} had not written the row before it read it",
+            f"a constant of the task: {_agree(dirt)} begin without it",
+            "running at the same time: " + (", ".join(dirt.open_then) or "none"),
+        ),
+        reproduce=_redrive(run, [polluter, dirt.episode], dirt),
+        title=f"{dirt.episode} read what {polluter} had left in {survivor.change.table}/{survivor.change.key}",
+        cannot_say="whether the reward depends on it",
+        times={
+            "write": survivor.writer.at if survivor.writer else None, "start": [dirt.start.begun, dirt.start.done],
+            "read": first.exchange.times.fwd,
+        },
+        effect={
+            "from": polluter, "rows": _rows(survivors), "reads": len({sight.seq for sight in sights}),
+            "values": sum(flow.made.episode == polluter for flow in flows),
+        },
+        covers=frozenset((dirt.episode, sight.seq) for sight in sights), count=len({s.seq for s in sights}),
+        at=first.exchange.times.head,
+    )  # fmt: skip
+
+
+def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) -> Finding:
+    first = min(dirt.survivors, key=_told_first, default=None)
+    names = sorted({s.writer.episode for s in dirt.survivors if s.writer is not None})
+    grade = Grade.SUSPECTED if dirt.open_then or dirt.only_counters else Grade.PROVEN
+    witnesses = tuple(_writers(run, first)) if first is not None else ()
+    if seen:
+        sight = seen[0]
+        witnesses += (
+            witness(run, dirt.episode, sight.exchange, "read", pointer=sight.pointer, value=sight.value),
+        )  # fmt: skip
+    column = next((name for name in first.differing if name), "") if first is not None else ""
+    return Finding(
+        kind=Kind.DIRTY_RESET, sub=_sub(dirt, names), grade=grade,
+        blame=Blame.UNDECIDED if dirt.open_then else Blame.ENVIRONMENT,
+        blame_reason="other episodes were open on the instance" if dirt.open_then else "task and seed are the same",
+        run=run, episode=dirt.episode, lane="",
+        pointer=_pointer(first, column) if first is not None else "",
+        values=_values(first, column), exchanges=witnesses,
+        snapshots=(snapshot_address(run, dirt.episode, dirt.start),), assumptions=_assumptions(dirt),
+        ruled_out=(
+            "clocks and fresh ids: taken out by one consistent renaming",
+            f"another start of this task and seed: {_agree(dirt)} are equal",
+            "running at the same time: " + (", ".join(dirt.open_then) or "none"),
+        ),
+        reproduce=_redrive(run, [*names[:1], dirt.episode], dirt),
+        title=_reset_title(dirt, names), cannot_say="whether the agent was influenced by it",
+        times={"start": [dirt.start.begun, dirt.start.done]},
+        effect={"from": names, "rows": _rows(dirt.survivors), "row_count": len(dirt.survivors), "envs": sorted(envs)},
+        covers=frozenset((dirt.episode, sight.seq) for sight in seen), count=max(1, len(dirt.survivors)),
+        at=dirt.start.begun,
+    )  # fmt: skip
+
+
+def _sub(dirt: Dirt, names: Sequence[str]) -> str:
+    if dirt.unchanged_since is not None:
+        return "no-op"
+    if dirt.only_counters:
+        return "counter"
+    return "residue" if names else "content"
+
+
+def _reset_title(dirt: Dirt, names: Sequence[str]) -> str:
+    if dirt.too_much:
+        return f"{dirt.episode} began with quite another state than the other starts of its task and seed"
+    rows = f"{len(dirt.survivors)} {'row' if len(dirt.survivors) == 1 else 'rows'}"
+    left = f", left by {', '.join(names)}" if names else ""
+    return f"{dirt.episode} began with {rows} unlike the other starts of its task and seed{left}"
+
+
+def _told_first(survivor: Survivor) -> tuple[bool, bool, str, str]:
+    named = survivor.writer is not None and survivor.writer.by is not None
+    return not named, survivor.change.before is not None, survivor.change.table, survivor.change.key
+
+
+def _writers(run: str, survivor: Survivor) -> Iterator[Witness]:
+    for written in (survivor.maker, survivor.writer):
+        if written is not None and written.by is not None:
+            yield of_op(run, written.by, "write")
+
+
+def of_op(run: str, op: Op, role: str) -> Witness:
+    return Witness(
+        address=exchange_address(run, op.episode, op.seq), role=role, method=op.method, target=op.target,
+        status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall,
+    )  # fmt: skip
+
+
+def _before(survivor: Survivor, sight: Sighting) -> object:
+    """What the reference has in place of what was read; None: nothing."""
+    before = survivor.change.before
+    column = sight.pointer.rpartition("/")[2]
+    return plain(before.get(column)) if isinstance(before, dict) else None
+
+
+def _values(first: Survivor | None, column: str) -> tuple[object, object]:
+    if first is None:
+        return None, None
+    before, after = first.change.before, first.change.after
+    if isinstance(before, dict) and isinstance(after, dict) and column:
+        return plain(before.get(column)), plain(after.get(column))
+    return plain(before), plain(after)
+
+
+def _pointer(survivor: Survivor, column: str) -> str:
+    whole = survivor.change.before is None or survivor.change.after is None
+    at = f"/{survivor.change.table}/{survivor.change.key}"
+    return at if whole or not column else f"{at}/{column}"
+
+
+def _rows(survivors: Sequence[Survivor]) -> list[str]:
+    return [f"{s.change.table}/{s.change.key}" for s in survivors[:SHOWN_ROWS]]
+
+
+def _agree(dirt: Dirt) -> str:
+    reference = dirt.reference
+    return "the reference that was named" if reference.given else f"{reference.agree} of {reference.starts} starts"
+
+
+def _assumptions(dirt: Dirt) -> tuple[str, ...]:
+    return (
+        f"snapshots {dirt.series} show the whole state that the agent can see",
+        "equal task and seed mean an equal start",
+    )
+
+
+def _redrive(run: str, episodes: Sequence[str], dirt: Dirt) -> str:
+    env = dirt.start.env or dirt.series.partition(".")[0]
+    return f"replayproxy redrive {' '.join(f'{run}/{name}' for name in episodes)} --env {env}=URL"
+
+
+def from_flows(
+    run: str, flows: Sequence[Flow], baselines: Mapping[Flow, Baseline], concurrent: bool, witnesses: Sequence[Witness]
+) -> Finding | None:
+    """A value of one episode in an answer to another. `witnesses`: the exchanges that made and showed the first."""
+    judged = [flow for flow in flows if _believable(flow, baselines[flow])]
+    if not judged:
+        return None
+    proven = [flow for flow in judged if baselines[flow].free and baselines[flow].kept and not concurrent]
+    first = min(proven or judged, key=lambda flow: (flow.seq, flow.pointer))
+    maker, reader, state = first.made.episode, first.episode, baselines[first]
+    return Finding(
+        kind=Kind.STATE_BLEED, sub="isolation" if concurrent else "flow",
+        grade=Grade.PROVEN if proven else Grade.SUSPECTED,
+        blame=Blame.UNDECIDED if concurrent else Blame.ENVIRONMENT,
+        blame_reason="both were open on one instance" if concurrent else "the value came from an earlier episode",
+        run=run, episode=reader, lane=first.lane, pointer=first.pointer, values=(None, first.value),
+        exchanges=tuple(witnesses), snapshots=(),
+        assumptions=(f"the value holds too much chance to be met twice; searched in {state.checked} start states",),
+        ruled_out=(
+            f"own value: {reader} neither sent it before nor was given it by a write",
+            "a constant: " + ("in no start state before it was made" if state.free else "not decided, no start state"),
+            "a seeded generator: no other episode was given it",
+        ),
+        reproduce=f"replayproxy redrive {run}/{maker} {run}/{reader} --env NAME=URL",
+        title=f"{reader} was shown a value that {maker} had made",
+        cannot_say="whether the reward depends on it",
+        times={"made": first.made.fwd, "read": first.up_end},
+        effect={"from": maker, "values": len(judged), "reads": len({flow.seq for flow in judged})},
+        covers=frozenset((reader, flow.seq) for flow in judged), count=len(judged), at=first.up_end,
+    )  # fmt: skip
+
+
+def _believable(flow: Flow, state: Baseline) -> bool:
+    """Without states to look into, only the id that an answer gave to what it made is taken for a made value."""
+    if state.checked == 0:
+        return flow.made.own_id
+    return state.free
+
+

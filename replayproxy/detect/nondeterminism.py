@@ -1,0 +1,243 @@
+"""Nondeterminism: episodes of one task and seed, begun in equal states, asked the same and were answered differently.
+
+Every episode is compared with one representative, so the cost is linear. Only the first differing answer of a lane
+is claimed, and only if nothing before it differed: neither requests nor answers nor the order of writes in other
+lanes. Clocks, fresh ids and the like are explained by the comparison and never a finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replayproxy.core import jsonvalue
+from replayproxy.core.compare import compare
+from replayproxy.core.comparison import Comparison, Root, plain
+from replayproxy.core.effects import is_write
+from replayproxy.core.rules import Rule
+from replayproxy.core.values import Exchange, Outcome, SnapshotStatus, Trace
+from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
+from replayproxy.detect.states import starts
+
+type Load = Callable[[bytes], bytes]
+
+LIMITS = frozenset({429, 470})
+"""Answers that tell of limits or of a replay, not of the environment's state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """A first differing answer: `first` of the representative, `second` of the episode compared with it."""
+
+    root: Root
+    first: Witness
+    second: Witness
+    kind: str
+    grade: Grade
+
+
+@dataclass(slots=True)
+class Compared:
+    """What the comparison of a group gave. `until`: episode -> the representative's last exchange that still had an
+    equal past in it. `explained`: divergences that another finding accounts for."""
+
+    representative: str
+    divergences: dict[str, list[Divergence]] = field(default_factory=dict)
+    until: dict[str, int] = field(default_factory=dict)
+    exchanges: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    explained: int = 0
+
+
+def look(
+    first: Trace, others: Iterable[Trace], *, load: Load, rules: Sequence[Rule], covered: frozenset[tuple[str, int]]
+) -> Compared:
+    """Compares each of the others with the first. `covered`: exchanges that other findings explain."""
+    result = Compared(representative=first.episode.name, starts={first.episode.name: _starts(first)})
+    for other in others:
+        name = other.episode.name
+        comparison = compare(first, other, rules=rules, load=load, load_b=load)
+        cut_a, cut_b = _cut(comparison)
+        result.until[name] = cut_a - 1 if cut_a is not None else len(first.exchanges)
+        result.exchanges[name] = sum(1 for a, b in comparison.pairs if a and b and (cut_a is None or a < cut_a))
+        result.starts[name] = _starts(other)
+        claimed = list(_claims(first, other, comparison, cut_a, cut_b))
+        kept = [claim for claim in claimed if not _accounted(first, other, claim, covered)]
+        result.explained += len(claimed) - len(kept)
+        result.divergences[name] = kept
+    return result
+
+
+def _starts(trace: Trace) -> tuple[str, ...]:
+    return tuple(snapshot_address(trace.run.name, trace.episode.name, s) for s in starts(trace.snapshots).values())
+
+
+def _cut(comparison: Comparison) -> tuple[int | None, int | None]:
+    """The first exchanges, by number, at which the requests of the two differ."""
+    a: list[int] = [left for left, right in comparison.pairs if left and not right]
+    b: list[int] = [right for left, right in comparison.pairs if right and not left]
+    for root in comparison.roots:
+        marks = [(root.pointer, root.a, root.b), *((fold.pointer, fold.a, fold.b) for fold in root.folded)]
+        for pointer, left, right in marks:
+            if not pointer or pointer.startswith("request"):
+                a += [left] if left else []
+                b += [right] if right else []
+    return min(a, default=None), min(b, default=None)
+
+
+def _claims(
+    first: Trace, other: Trace, comparison: Comparison, cut_a: int | None, cut_b: int | None
+) -> Iterator[Divergence]:
+    by_a, by_b = ({e.seq: e for e in trace.exchanges} for trace in (first, other))
+    lanes: set[str] = set()
+    pairs = [(a, b) for a, b in comparison.pairs if a and b]
+    for root in sorted(comparison.roots, key=lambda root: (root.a or 0, root.b or 0)):
+        if root.a is None or root.b is None or (cut_a and root.a >= cut_a) or (cut_b and root.b >= cut_b):
+            continue
+        x, y = by_a.get(root.a), by_b.get(root.b)
+        if x is None or y is None or x.lane in lanes:
+            continue
+        lanes.add(x.lane)  # what comes later in this lane has another past
+        if root.kind == "state":
+            yield _divergence(first, other, root, x, y, "state", _state_grade(first, other, root))
+        elif _of_the_environment(x, y) and _same_order(first, other, x, y, pairs):
+            yield _divergence(first, other, root, x, y, "answer", Grade.PROVEN)
+
+
+def _divergence(
+    first: Trace, other: Trace, root: Root, x: Exchange, y: Exchange, kind: str, grade: Grade
+) -> Divergence:
+    a, b = (
+        witness(trace.run.name, trace.episode.name, exchange, "witness", pointer=root.pointer, value=plain(value))
+        for trace, exchange, value in ((first, x, root.values[0]), (other, y, root.values[1]))
+    )
+    return Divergence(root=root, first=a, second=b, kind=kind, grade=grade)
+
+
+def _of_the_environment(*pair: Exchange) -> bool:
+    """Whether both are whole answers, and neither a failure (the failure rate counts those) nor a limit."""
+    return all(
+        e.outcome is Outcome.ANSWERED and e.response is not None
+        and e.response.status < 500 and e.response.status not in LIMITS
+        for e in pair
+    )  # fmt: skip
+
+
+def _same_order(
+    first: Trace, other: Trace, x: Exchange, y: Exchange, pairs: Sequence[tuple[int, int]]
+) -> bool:
+    """Whether the writes of other lanes stood before or after the exchange in both, never beside it."""
+    placed = [_placed(trace, exchange) for trace, exchange in ((first, x), (other, y))]
+    named = {a: b for a, b in pairs}
+    return (
+        "beside" not in placed[0].values()
+        and "beside" not in placed[1].values()
+        and {named.get(seq) for seq, where in placed[0].items() if where == "before"}
+        == {seq for seq, where in placed[1].items() if where == "before"}
+    )
+
+
+def _placed(trace: Trace, exchange: Exchange) -> dict[int, str]:
+    wiring = trace.run.envs.get(exchange.env)
+    reads = wiring.reads if wiring else ()
+    found = {}
+    for e in trace.exchanges:
+        if e.lane == exchange.lane or e.env != exchange.env or e.times.fwd is None or not is_write(e.request, reads):
+            continue
+        if e.times.up_end is not None and e.times.up_end < (exchange.times.fwd or 0):
+            found[e.seq] = "before"
+        elif exchange.times.up_end is not None and e.times.fwd > exchange.times.up_end:
+            found[e.seq] = "after"
+        else:
+            found[e.seq] = "beside"
+    return found
+
+
+def _state_grade(first: Trace, other: Trace, root: Root) -> Grade:
+    """Proven only if both snapshots were read while nothing was under way."""
+    clean = all(
+        any(
+            s.status is SnapshotStatus.TAKEN and not s.late and not s.in_flight and s.after_seq == seq
+            for s in trace.snapshots
+        )
+        for trace, seq in ((first, root.a), (other, root.b))
+    )
+    return Grade.PROVEN if clean else Grade.SUSPECTED
+
+
+def _accounted(first: Trace, other: Trace, claim: Divergence, covered: frozenset[tuple[str, int]]) -> bool:
+    return (first.episode.name, claim.root.a) in covered or (other.episode.name, claim.root.b) in covered
+
+
+def findings(run: str, compared: Compared, envs: Iterable[str]) -> Iterator[Finding]:
+    """One finding for each episode whose answer is not the most common one (of equals, the one recorded first)."""
+    places: dict[tuple[int, str], dict[str, Divergence]] = defaultdict(dict)
+    for name, divergences in compared.divergences.items():
+        for divergence in divergences:
+            places[divergence.root.a or 0, divergence.root.pointer][name] = divergence
+    env = next(iter(envs), "NAME")
+    for (seq, pointer), by_episode in sorted(places.items()):
+        yield from _at_one_place(run, compared, seq, pointer, by_episode, env)
+
+
+def _at_one_place(
+    run: str, compared: Compared, seq: int, pointer: str, by_episode: Mapping[str, Divergence], env: str
+) -> Iterator[Finding]:
+    some = next(iter(by_episode.values()))
+    as_first = [name for name, until in compared.until.items() if name not in by_episode and until >= seq]
+    told: dict[str, Witness] = {compared.representative: some.first}
+    told |= {name: divergence.second for name, divergence in by_episode.items()}
+    counts = Counter({_text(some.first.value): 1 + len(as_first)})
+    for divergence in by_episode.values():
+        counts[_text(divergence.second.value)] += 1
+    common = max(counts, key=lambda text: (counts[text], text == _text(some.first.value)))
+    normal = next(name for name, seen in told.items() if _text(seen.value) == common)
+    for name, seen in told.items():
+        if _text(seen.value) != common:
+            divergence = by_episode.get(name, some)
+            yield _finding(run, compared, name, normal, told, pointer, divergence, counts, env)
+
+
+def _finding(
+    run: str, compared: Compared, name: str, normal: str, told: Mapping[str, Witness], pointer: str,
+    divergence: Divergence, counts: Counter[str], env: str,
+) -> Finding:  # fmt: skip
+    usual, odd = told[normal], told[name]
+    total = sum(counts.values())
+    return Finding(
+        kind=Kind.NONDETERMINISM, sub=divergence.kind, grade=divergence.grade,
+        blame=Blame.ENVIRONMENT, blame_reason="state, requests and earlier answers were equal",
+        run=run, episode=name, lane=odd.lane, pointer=pointer, values=(usual.value, odd.value),
+        exchanges=(usual, _as_read(odd)), snapshots=(*compared.starts.get(normal, ()), *compared.starts.get(name, ())),
+        assumptions=("the snapshots show the whole state that answers depend on",),
+        ruled_out=(
+            "another start: the start states are equal but for clocks and fresh ids",
+            "another request: all requests before it are equal, in every lane",
+            "another answer before it: none in its lane",
+            "clock, fresh id, validator: not explained by any of these",
+            "other episodes on the instance: none wrote meanwhile",
+        ),
+        reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
+        title=f"{odd.method} {odd.target} was answered otherwise than in {normal}, everything before it being equal",
+        cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
+        times={"reference": usual.fwd, "read": odd.fwd},
+        effect={
+            "outcomes": len(counts), "of": total, "usual": max(counts.values()),
+            "values": [list(item) for item in counts.most_common(5)], "further": divergence.root.consequences,
+        },
+        covers=frozenset({(name, divergence.root.b or 0), (compared.representative, divergence.root.a or 0)}),
+        at=odd.fwd or 0,
+    )  # fmt: skip
+
+
+def _as_read(odd: Witness) -> Witness:
+    return Witness(
+        address=odd.address, role="read", method=odd.method, target=odd.target, status=odd.status, lane=odd.lane,
+        fwd=odd.fwd, up_end=odd.up_end, wall=odd.wall, pointer=odd.pointer, value=odd.value,
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return jsonvalue.canonical(value).decode("utf-8", "replace")[:400]

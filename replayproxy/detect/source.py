@@ -1,0 +1,121 @@
+"""What a run's judges are given, and what each of its episodes leaves behind for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replayproxy.core.rules import Rule
+from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, Trace
+from replayproxy.detect.cells import Paths, Tables
+from replayproxy.detect.ops import Effect, Op, op_of
+from replayproxy.detect.reference import Group, group_of
+from replayproxy.detect.spans import Span, span_of
+from replayproxy.detect.states import Series, States, records, series_of, starts, usable
+from replayproxy.detect.verdicts import failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A run as its judges see it: which episodes there are, and how to read one. `bucket`: what had no episode."""
+
+    run: Run
+    episodes: Sequence[Episode]
+    trace: Callable[[Episode], Trace]
+    load: Callable[[bytes], bytes]
+    bucket: Trace | None = None
+    rules: Sequence[Rule] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is kept of an episode for the whole check: no bodies."""
+
+    episode: Episode
+    span: Span
+    group: Group
+    exchanges: int
+    writes: bool
+    lost: tuple[int, ...]
+    starts: Mapping[str, Snapshot]
+    last: Mapping[str, bytes]  # series -> the root of its last reading
+    series: tuple[Series, ...]
+    missing: int
+    late: int
+
+    @property
+    def name(self) -> str:
+        return self.episode.name
+
+    @property
+    def sealed(self) -> bool:
+        return self.episode.state is EpisodeState.SEALED
+
+    def usable_start(self, series: str) -> Snapshot | None:
+        snapshot = self.starts.get(series)
+        return snapshot if snapshot is not None and usable(snapshot) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """An episode's operations and readings, kept while an episode that overlaps it is still to be judged."""
+
+    summary: Summary
+    ops: Sequence[Op]
+    snapshots: Sequence[Snapshot]
+    paths: frozenset[str] = field(default_factory=frozenset)  # environments whose state no snapshot shows
+
+    @property
+    def span(self) -> Span:
+        return self.summary.span
+
+
+class Extractor:
+    """Makes extracts; remembers the tables of each environment for episodes that have no snapshot of their own."""
+
+    def __init__(self, run: Run, states: States) -> None:
+        self._run = run
+        self._states = states
+        self._known: dict[str, Tables] = {}
+
+    def extract(self, trace: Trace) -> Extract:
+        series = series_of(trace.run, trace.snapshots)
+        tables = self._tables(trace.snapshots, records(series))
+        ops = [op_of(self._run, trace.episode.name, e, tables[e.env]) for e in trace.exchanges if e.env in tables]
+        return Extract(
+            summary=self._summary(trace, series, ops),
+            ops=ops,
+            snapshots=[snapshot for snapshot in trace.snapshots if usable(snapshot)],
+            paths=frozenset(env for env, found in tables.items() if isinstance(found, Paths)),
+        )
+
+    def ops(self, exchanges: Sequence[Exchange], episode: str) -> list[Op]:
+        """The operations of exchanges in the light of the tables known so far."""
+        return [
+            op_of(self._run, episode, e, self._known.get(e.env, Paths()))
+            for e in exchanges if e.env in self._run.envs
+        ]  # fmt: skip
+
+    def _tables(self, snapshots: Sequence[Snapshot], series: Sequence[Series]) -> dict[str, Tables]:
+        for one in series:
+            root = next((s.root for s in snapshots if s.name == one.name and usable(s) and s.root is not None), None)
+            if root is not None:
+                found = self._states.tables(root)
+                for env in one.envs:
+                    self._known[env] = found
+        return {env: self._known.get(env) or Paths() for env in self._run.envs}
+
+    def _summary(self, trace: Trace, series: Sequence[Series], ops: Sequence[Op]) -> Summary:
+        last = {s.name: s.root for s in trace.snapshots if usable(s) and s.root is not None}
+        return Summary(
+            episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
+            exchanges=len(trace.exchanges), writes=any(op.effect is not Effect.NONE for op in ops),
+            lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots), last=last, series=tuple(series),
+            missing=sum(not usable(s) for s in trace.snapshots), late=sum(s.late for s in trace.snapshots),
+        )  # fmt: skip
+
+
+def instance_of(span: Span, series: Series, snapshot: Snapshot | None) -> str:
+    """What tells one state from another: the instances that a series shows, and the episode if it is its own."""
+    own = span.name if snapshot is not None and snapshot.scope == "episode" else ""
+    return "\n".join([own, *(span.instances.get(env, "") for env in sorted(series.envs))])

@@ -1,0 +1,186 @@
+"""Goes through a run's episodes in the order of time, once, and judges each when all that overlapped it was read.
+
+Memory is bounded by how many episodes were open at the same time. Along the way it notes who wrote which row and who
+made which value, for the judgements that look across episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replayproxy.core.values import UNATTRIBUTED
+from replayproxy.detect.agreement import Agreement
+from replayproxy.detect.ops import Effect, Op
+from replayproxy.detect.provenance import Provenance
+from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
+from replayproxy.detect.spans import Span, in_time, span_of
+from replayproxy.detect.stale_read import Judged, look
+from replayproxy.detect.states import Series, States, records
+from replayproxy.detect.timeline import Shot, Timeline
+from replayproxy.detect.written import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """A state in which an episode's reads look stale; decided once the whole run was read."""
+
+    episode: str
+    timeline: Timeline
+    judged: Judged
+    own: tuple[Op, ...]
+
+
+@dataclass(slots=True)
+class Swept:
+    """What the sweep leaves."""
+
+    summaries: dict[str, Summary] = field(default_factory=dict)
+    suspicions: list[Suspicion] = field(default_factory=list)
+    stale_coverage: dict[str, str] = field(default_factory=dict)  # episode -> why not checked; "" checked
+    agreement: Agreement = field(default_factory=Agreement)
+    ledger: Ledger = field(default_factory=Ledger)
+    provenance: Provenance = field(default_factory=Provenance)
+
+
+class Sweep:
+    """See the module."""
+
+    def __init__(self, source: Source, states: States) -> None:
+        self._source = source
+        self._states = states
+        self._extractor = Extractor(source.run, states)
+        self._live: list[Extract] = []
+        self._waiting: list[Extract] = []
+        self._bucket: list[Op] | None = None
+        self.swept = Swept()
+
+    def run(self) -> Swept:
+        run, provenance = self._source.run, self.swept.provenance
+        by_name = {episode.name: episode for episode in self._source.episodes}
+        if self._source.bucket is not None:
+            provenance.add(run, UNATTRIBUTED, self._source.bucket.exchanges, judged=False)
+        for span in in_time(span_of(run, episode) for episode in by_name.values()):
+            self._pass(span)
+            trace = self._source.trace(by_name[span.name])
+            extract = self._extractor.extract(trace)
+            self.swept.summaries[span.name] = extract.summary
+            provenance.add(run, span.name, trace.exchanges, judged=extract.summary.sealed)
+            self._live.append(extract)
+            self._waiting.append(extract)
+        for extract in self._waiting:
+            self._judge(extract)
+        return self.swept
+
+    def _pass(self, now: Span) -> None:
+        """Judges the episodes that nothing from `now` on can overlap, and lets go of what nobody needs any more."""
+        ready = [extract for extract in self._waiting if extract.span.before(now)]
+        for extract in ready:
+            self._judge(extract)
+        self._waiting = [extract for extract in self._waiting if not extract.span.before(now)]
+        self._live = [
+            extract for extract in self._live
+            if not extract.span.before(now) or any(extract.span.overlaps(w.span) for w in self._waiting)
+        ]  # fmt: skip
+
+    def _judge(self, extract: Extract) -> None:
+        name = extract.summary.name
+        if not extract.summary.sealed:
+            self.swept.stale_coverage[name] = f"the episode is {extract.summary.episode.state}"
+        else:
+            reasons = [self._judge_state(extract, one) for one in self._states_of(extract)]
+            self.swept.stale_coverage[name] = min(reasons, key=lambda why: why != "", default="no exchanges")
+
+    def _states_of(self, extract: Extract) -> list[Series]:
+        """The states to judge against: each series of the system of record, and each environment without one."""
+        shown = records([one for one in extract.summary.series if self._shots(extract, one)])
+        covered = {env for one in shown for env in one.envs}
+        used = {op.env for op in extract.ops}
+        bare = [Series(name="", envs=frozenset({env})) for env in sorted(used - covered)]
+        return [one for one in shown if one.envs & used] + bare
+
+    def _judge_state(self, extract: Extract, series: Series) -> str:
+        """Why nothing can be said about stale reads of this state; "" when it was looked into."""
+        timeline, own = self._timeline(extract, series)
+        judged = look(timeline, own, self.swept.agreement)
+        first = next((s for s in extract.snapshots if s.name == series.name), None)
+        instance = instance_of(extract.span, series, first)
+        self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
+        if judged.stale:
+            self.swept.suspicions.append(
+                Suspicion(episode=extract.summary.name, timeline=timeline, judged=judged, own=tuple(own))
+            )
+        return _why_not(timeline, judged, own)
+
+    def _timeline(self, extract: Extract, series: Series) -> tuple[Timeline, list[Op]]:
+        shots = self._shots(extract, series)
+        begin = shots[0].snapshot.begun if shots else extract.span.opened
+        own = [op for op in extract.ops if op.env in series.envs]
+        beside = [
+            other for other in self._live
+            if other is not extract and other.span.overlaps(extract.span)
+            and other.span.shares(extract.span, series.envs) and not _apart(extract, series)
+        ]  # fmt: skip
+        ops = list(own)
+        for other in beside:
+            ops += [op for op in other.ops if _meanwhile(op, series, begin, extract.span.ended)]
+            if shots:
+                shots += [
+                    shot for shot in self._shots(other, series)
+                    if begin <= shot.snapshot.begun and shot.snapshot.done <= _end(extract)
+                ]  # fmt: skip
+        ops += [op for op in self._strays() if _meanwhile(op, series, begin, extract.span.ended)]
+        paths = all(env in extract.paths for env in series.envs)
+        return Timeline(_in_order(shots), ops, self._states, paths=paths), own
+
+    def _shots(self, extract: Extract, series: Series) -> list[Shot]:
+        return [
+            Shot(episode=extract.summary.name, snapshot=snapshot)
+            for snapshot in extract.snapshots if snapshot.name == series.name
+        ]  # fmt: skip
+
+    def _strays(self) -> list[Op]:
+        if self._bucket is None:
+            exchanges = self._source.bucket.exchanges if self._source.bucket is not None else ()
+            found = self._extractor.ops(exchanges, UNATTRIBUTED)
+            self._bucket = [op for op in found if op.effect is not Effect.NONE]
+        return self._bucket
+
+
+def _apart(extract: Extract, series: Series) -> bool:
+    """Whether the state that the series shows is the episode's own, whoever else uses the instance."""
+    mine = [snapshot for snapshot in extract.snapshots if snapshot.name == series.name]
+    return bool(mine) and all(snapshot.scope == "episode" for snapshot in mine)
+
+
+def _meanwhile(op: Op, series: Series, begin: int, end: int) -> bool:
+    return op.effect is not Effect.NONE and op.env in series.envs and op.end >= begin and op.fwd <= end
+
+
+def _end(extract: Extract) -> int:
+    return max([extract.span.ended, *(snapshot.done for snapshot in extract.snapshots)])
+
+
+def _in_order(shots: list[Shot]) -> list[Shot]:
+    """By time; a reading that several episodes shared counts once."""
+    found: list[Shot] = []
+    for shot in sorted(shots, key=lambda shot: (shot.snapshot.begun, shot.snapshot.done)):
+        same = found and (found[-1].snapshot.begun, found[-1].root) == (shot.snapshot.begun, shot.root)
+        if not same:
+            found.append(shot)
+    return found
+
+
+def _why_not(timeline: Timeline, judged: Judged, own: list[Op]) -> str:
+    if not own:
+        return "no exchanges"
+    if timeline.too_much:
+        return "too much changed between two snapshots"
+    if judged.current or judged.stale or judged.declared:
+        return ""
+    if judged.unknown:
+        return "who wrote the values that were read is not known"
+    if not timeline.shots:
+        return "no snapshots, and no value that a write echoed was read again"
+    if not judged.mapped:
+        return "no read shows a row of the snapshots"
+    return ""  # rows were read, and nothing changed while they were
