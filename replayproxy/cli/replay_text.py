@@ -82,10 +82,8 @@ def _numbers(receipt: Mapping[str, Any]) -> list[str]:
     grades = "  ".join(f"{grade} {number:,}" for grade, number in served.items())
     writes = f" ({count(receipt['unused_writes'], 'write')})" if receipt["unused_writes"] else ""
     counts = f"missed {receipt['missed']:,}   unused {receipt['unused']:,}{writes}"
-    lines = [
-        f"  served {sum(served.values()):,} of {receipt['recorded']:,}   {grades}      {counts}   "
-        f"out of order {receipt['order_divergences']:,}"
-    ]
+    order = f"out of order {receipt['order_divergences']:,}"
+    lines = [f"  served {sum(served.values()):,} of {receipt['recorded']:,}   {grades}      {counts}   {order}"]
     reasons: dict[str, int] = {}
     for one in receipt.get("unused_exchanges", ()):
         reasons[one["reason"]] = reasons.get(one["reason"], 0) + 1

@@ -77,15 +77,16 @@ class Sender:
             await self._until(self._last or self._first)
         else:
             await self._until(self._first)
-        if plan.head:
-            await self._writer.write(plan.head)
-        if plan.body is not None and plan.body.size:
-            await (self._chunked() if plan.framing is Framing.CHUNKED else self._plain())
         if plan.framing is Framing.CHUNKED:
+            await self._writer.write(plan.head)
+            await self._chunked()
             await self._until(self._last)
             await self._last_write(last_chunk(plan))
+        elif plan.body is None or not plan.body.size:
+            await self._last_write(plan.head)
         else:
-            await self._last_write(b"")
+            await self._writer.write(plan.head)
+            await self._plain(plan.body)
 
     async def _last_write(self, data: bytes) -> None:
         await self._writer.write(data, drain=False)
@@ -100,24 +101,20 @@ class Sender:
         if (left := due - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left)
 
-    async def _plain(self) -> None:
-        body = self._plan.body
-        assert body is not None
-        if self._pace.speed and body.chunks:
-            async for _, instant, part in self._parts(body):
-                await self._until(instant)
-                await self._writer.write(part)
-            return
+    async def _plain(self, body: Body) -> None:
         left = body.size
-        async for piece in self._stored(body):
-            await self._writer.write(piece[:left])
-            left -= len(piece)
-            if left <= 0:
-                return
+        async for _, instant, part in self._parts(body, whole_pieces=not self._pace.speed):
+            await self._until(instant)
+            left -= len(part)
+            # An agent that counts leaves with the last byte, while we would still wait for the buffer to drain.
+            await (self._writer.write(part) if left > 0 else self._last_write(part))
+        if left > 0:
+            raise ValueError(f"{left} of {body.size} bytes of a body are not in the store")
 
     async def _chunked(self) -> None:
         body = self._plan.body
-        assert body is not None
+        if body is None:
+            return
         open_bytes = 0  # of the chunk that is being written
         async for opens, instant, part in self._parts(body):
             if opens:
@@ -126,9 +123,10 @@ class Sender:
             open_bytes -= len(part)
             await self._writer.write((b"%x\r\n" % opens if opens else b"") + part + (b"" if open_bytes else b"\r\n"))
 
-    async def _parts(self, body: Body) -> AsyncIterator[tuple[int, int | None, bytes]]:
-        """The body cut where its chunks began: (size of the chunk that begins here or 0, its instant, bytes)."""
-        sizes = iter(chunks_of(body))
+    async def _parts(self, body: Body, *, whole_pieces: bool = False) -> AsyncIterator[tuple[int, int | None, bytes]]:
+        """The body cut where its chunks began: (size of the chunk that begins here or 0, its instant, bytes).
+        `whole_pieces`: cut only where the store did, and at its end."""
+        sizes = iter([(body.size, None)] if whole_pieces else chunks_of(body))
         left = 0
         async for piece in self._stored(body):
             at = 0
