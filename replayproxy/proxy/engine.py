@@ -35,8 +35,8 @@ clock jump. How long a connection lives is the agent's and the environment's aff
 _CLOSING = 1.5
 """Seconds that the connections have to close at a stop, after the grace."""
 
-_NOWHERE = "http://replayproxy.invalid:9"
-"""Stands where mitmproxy wants an upstream that only the ticket knows. Never looked up: connections are lazy."""
+_NOWHERE = "http://127.0.0.1:0"
+"""Stands where mitmproxy wants an upstream that only the ticket knows. It cannot be connected to."""
 
 
 class ProxyEngine:

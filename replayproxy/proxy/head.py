@@ -36,10 +36,11 @@ def _name(carried: bytes) -> str:
     return unquote_to_bytes(carried).decode("utf-8", "surrogateescape") if decoded is None else decoded
 
 
-def take_marks(target: bytes, fields: Fields, *, port_episode: str | None = None) -> Marks:
-    """Reads and removes every identity mark. A listener of one episode hands out no prefix, so `/rp/..` is the
-    environment's own path there."""
-    lead, rest = (b"", target) if port_episode is not None else _split_prefix(target)
+def take_marks(target: bytes, fields: Fields, *, port_episode: str | None = None, prefixed: bool = True) -> Marks:
+    """Reads and removes every identity mark. Where no prefix is handed out (`prefixed` False: a forward proxy; a
+    listener of one episode) `/rp/..` is the environment's own path."""
+    own_path = port_episode is not None or not prefixed
+    lead, rest = (b"", target) if own_path else _split_prefix(target)
     header = baggage = lane = None
     kept = []
     for name, value in fields:

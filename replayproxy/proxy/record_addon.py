@@ -66,7 +66,7 @@ class RecordAddon:
     def __init__(self, scribe: Scribe, clock: Clock, routes: Routes, *, keep_messages: bool = False) -> None:
         self.scribe, self.clock, self._routes, self._keep_messages = scribe, clock, routes, keep_messages
         self.connections = Connections(scribe, clock)
-        self.addons = [self.connections]
+        self.addons: list[object] = [self.connections]  # mitmproxy calls their hooks too
         self.open: dict[Live, http.HTTPFlow] = {}
         self.on_over: Callable[[str], None] | None = None
         layers.install()
@@ -89,7 +89,9 @@ class RecordAddon:
         if route is None:
             return
         data = flow.request.data
-        marks = heads.take_marks(data.path, data.headers.fields, port_episode=route.port_episode)
+        marks = heads.take_marks(
+            data.path, data.headers.fields, port_episode=route.port_episode, prefixed=bool(route.origin)
+        )
         fields, offered_h2c = heads.without_h2c(marks.fields)
         data.path, data.headers = marks.target, http.Headers(fields)
         if route.reroute:
@@ -149,11 +151,12 @@ class RecordAddon:
         live.when_over = self._over
         if upstream:
             live.upstream = upstream.origin
+        if upstream and route.origin:
             live.prefix = marks.prefix.decode("latin-1")
             live.origins = (upstream.origin,)
             if route.keep_host and agent_host:
                 live.origins += tuple(f"{scheme}://{agent_host.decode('latin-1')}" for scheme in ("http", "https"))
-            live.base = route.agent_base(agent_host, tls=flow.client_conn.tls) if route.origin else ""
+            live.base = route.agent_base(agent_host, tls=flow.client_conn.tls)
         attach(flow, live)
         self.open[live] = flow
         self.connections.arrived(flow.client_conn.id, ticket)

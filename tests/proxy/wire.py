@@ -18,7 +18,8 @@ from replayproxy.proxy.scribe import Ticket
 
 class Sink:
     def __init__(self) -> None:
-        self.data, self.chunks, self.size = bytearray(), [], 0
+        self.data, self.size = bytearray(), 0
+        self.chunks: list[Chunk] = []
 
     def write(self, data: bytes, at: int | None = None) -> None:
         self.data += data
