@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
+import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-import orjson
 from aiohttp import web
 
 MAX_BODY = 4 * 1024 * 1024
@@ -93,7 +94,8 @@ def _integer(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # 1e999 is valid JSON and infinite as a float; no reward is.
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _mapping(value: Any) -> bool:
@@ -144,17 +146,21 @@ async def _body(request: web.Request) -> Mapping[str, Any]:
     if not raw:
         return {}
     try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError as wrong:
+        document = json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as wrong:
         raise Refused(400, "not JSON", f"the body is no JSON: {wrong}") from None
     if not isinstance(document, dict):
         raise Refused(422, "wrong type", "the body must be an object")
     return document
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _json(document: Any, status: int = 200, kind: str = "application/json") -> web.Response:
     # default=str: a meta value that JSON lacks came from a config file (a TOML date), and is shown as text.
-    return web.Response(status=status, body=orjson.dumps(document, default=str), content_type=kind)
+    return web.Response(status=status, body=json.dumps(document, default=str).encode(), content_type=kind)
 
 
 def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozenset()) -> web.Application:

@@ -210,22 +210,9 @@ class Recorder:
         self.episodes.stopping = True
         await self.engine.stop(_grace(deadline))
         await self.episodes.end_all(deadline)
-        await self._seal_rest(deadline)
+        trouble = await self.recording.close(deadline)
+        self.episodes.store_trouble = self.episodes.store_trouble or trouble
         await self._close()
-
-    async def _seal_rest(self, deadline: float | None) -> None:
-        recording = self.recording
-        try:
-            if recording.has_bucket:
-                bucket = replace(
-                    recording.bucket(), ended=recording.now(), ended_wall=recording.wall(), ended_by="stop"
-                )
-                await _by(deadline, asyncio.wrap_future(self._writer.seal(bucket)))
-            faults = (*self.run.faults, *recording.tally.faults)
-            self._writer.update_run(replace(self.run, closed_wall=time.time_ns(), faults=faults))
-            await _by(deadline, asyncio.wrap_future(self._writer.flush()))
-        except (Problem, TimeoutError, ValueError) as error:
-            self.episodes.store_trouble = self.episodes.store_trouble or str(error) or "it did not answer in time"
 
     async def _close(self) -> None:
         self._stopped = True
@@ -258,11 +245,6 @@ def _grace(deadline: float | None) -> float:
     if deadline is None:
         return GRACE
     return max(min(GRACE, deadline - asyncio.get_running_loop().time() - 1.0), 0.0)
-
-
-async def _by[T](deadline: float | None, work: asyncio.Future[T]) -> T:
-    left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.2)
-    return await asyncio.wait_for(work, left)
 
 
 def _kept(reset: Reset | None) -> tuple[str, str, str] | None:

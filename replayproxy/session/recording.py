@@ -16,6 +16,7 @@ from replayproxy.core.canonical import Kind, body_of, view
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Request, Run, Snapshot
+from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
@@ -106,9 +107,19 @@ class Recording:
             self._bucket = self.writer.open_episode(opened)
         return self._bucket
 
-    @property
-    def has_bucket(self) -> bool:
-        return self._bucket is not None
+    async def close(self, deadline: float | None) -> str | None:
+        """After the last episode: the bucket and the run are on disk. Gives what kept them from it. `deadline` is an
+        instant of the loop's clock."""
+        run = replace(self.run, closed_wall=self.wall(), faults=(*self.run.faults, *self.tally.faults))
+        try:
+            if self._bucket is not None:
+                bucket = replace(self._bucket, ended=self.now(), ended_wall=self.wall(), ended_by="stop")
+                await _by(deadline, asyncio.wrap_future(self.writer.seal(bucket)))
+            self.writer.update_run(run)
+            await _by(deadline, asyncio.wrap_future(self.writer.flush()))
+        except (Problem, TimeoutError, ValueError) as error:
+            return str(error) or "the store did not answer in time"
+        return None
 
     # -- the proxy's seam ----------------------------------------------------------------------------------------
 
@@ -146,8 +157,10 @@ class Recording:
         return (self._last_order, 0)
 
     def _ticket(self, order: tuple[int, int], attribution: Attribution, env: str, *, is_reset: bool = False) -> Ticket:
-        spec = self.envs[env]
-        upstream: str | None = spec.upstream
+        spec = self.envs.get(env)
+        # A user's own mitmproxy has environments that nobody named before, and finds its own way to them.
+        upstream = spec.upstream if spec else None
+        reads = spec.reads if spec else ()
         note = ""
         if upstream == DYNAMIC:
             upstream = attribution.episode.envs.get(env) if attribution.episode else None
@@ -159,7 +172,7 @@ class Recording:
             attribution=attribution,
             env=env,
             upstream=upstream,
-            reads=spec.reads,
+            reads=reads,
             is_reset=is_reset,
             note=note,
         )
@@ -314,3 +327,8 @@ class Recording:
     async def wait_room(self) -> None:
         while not self.writer.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
             await asyncio.sleep(FULL_WAIT)
+
+
+async def _by[T](deadline: float | None, work: asyncio.Future[T]) -> T:
+    left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.2)
+    return await asyncio.wait_for(work, left)
