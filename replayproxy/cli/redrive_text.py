@@ -7,9 +7,10 @@ from itertools import groupby
 
 from replayproxy.cli.common import columns, count, safe
 from replayproxy.core.bindings import Substitution
-from replayproxy.core.compare import ABSENT, Root
+from replayproxy.core.comparison import Root
+from replayproxy.core.treediff import ABSENT
 from replayproxy.session.redrive import DIFFERENT, SAME, Ask, Redriven, Repetition
-from replayproxy.session.redrive_report import equal_answers, live_address, snapshots_of, verdict
+from replayproxy.session.redrive_report import equal_answers, live_address, shown_substitution, snapshots_of, verdict
 from replayproxy.session.redrive_state import short
 
 SHOWN_ROOTS = 5
@@ -49,6 +50,7 @@ def _episode(one: Redriven) -> list[str]:
     if len(shown.comparison.roots) > SHOWN_ROOTS:
         lines.append(f"    {len(shown.comparison.roots) - SHOWN_ROOTS} more roots: --json")
     lines += _state(one, shown)
+    lines += [f"    note     {safe(note)}" for note in shown.comparison.notes]
     lines += [f"    undecided because {safe(reason)}" for reason in shown.reasons]
     if one.problem is not None:
         lines.append(f"    stopped after {count(len(one.repetitions), 'repetition')}: {safe(str(one.problem))}")
@@ -84,7 +86,7 @@ def _sent(one: Redriven, shown: Repetition) -> list[str]:
 
 
 def _substitutions(shown: Repetition) -> list[str]:
-    made = shown.bindings.substitutions
+    made = [shown_substitution(one) for one in shown.bindings.substitutions]
     lines = [f"    substituted {count(len(made), 'value')} in {count(len({s.consumer for s in made}), 'request')}"]
 
     def name(one: Substitution) -> tuple[str, str, str]:

@@ -284,9 +284,9 @@ def _events(env: str, about: str, left: str, right: str) -> Iterator[Pair]:
 def events(text: str) -> list[dict[str, str]]:
     """The events of a `text/event-stream` that are whole, each with its fields joined as the standard says."""
     found = []
-    for block in re.split(r"(?:\r\n|\n|\r){2}", text)[:-1]:
+    for block in text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n")[:-1]:
         event: dict[str, str] = {}
-        for line in re.split(r"\r\n|\n|\r", block):
+        for line in block.split("\n"):
             name, _, value = line.partition(":")
             if name:
                 value = value.removeprefix(" ")

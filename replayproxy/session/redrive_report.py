@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from replayproxy.core.bindings import Substitution
 from replayproxy.core.canonical import Kind, view
-from replayproxy.core.compare import ABSENT, Root, StateDifference
+from replayproxy.core.comparison import Root
 from replayproxy.errors import Exit, worst
 from replayproxy.session.redrive import DIFFERENT, SAME, UNDECIDED, Redriven, Repetition
 
@@ -67,7 +69,10 @@ def _episode(one: Redriven) -> dict[str, Any]:
         found["receipt"] = _receipt(one, shown)
         found["roots"] = [root_json(one, shown, root) for root in comparison.roots]
         found["explained"] = dict(comparison.explained)
-        found["state"] = state_json(comparison.state) if comparison.state else None
+        found["state"] = comparison.state.to_json() if comparison.state else None
+        found["notes"] = list(comparison.notes)
+        found["not_compared"] = dict(comparison.not_compared)
+        found["rules"] = dict(comparison.rules)
         found["different"] = sum(1 for r in one.repetitions if r.verdict == DIFFERENT)
         found["times"] = len(one.repetitions)
     return found
@@ -98,7 +103,7 @@ def _receipt(one: Redriven, shown: Repetition) -> dict[str, Any]:
         "skipped": [{"exchange": _address(one, step.seq), "why": step.skip} for step in plan.skipped],
         "unsent": len(drive.unsent),
         "substituted": len(shown.bindings.substitutions),
-        "substitutions": [_located(one, item.to_json(), "producer", "consumer")
+        "substitutions": [_located(one, shown_substitution(item).to_json(), "producer", "consumer")
                           for item in shown.bindings.substitutions],
         "violations": [_located(one, item.to_json(), "exchange", "since") for item in shown.bindings.violations],
         "restore": {
@@ -123,6 +128,20 @@ def snapshots_of(one: Redriven, shown: Repetition) -> dict[str, int]:
     return {"recorded": len(wanted), "compared": len(both), "equal": sum(1 for a, b in both if a.root == b.root)}
 
 
+_CREDENTIALS = ("header/cookie/", "header/authorization", "header/proxy-authorization", "header/x-api-key")
+
+
+def shown_substitution(item: Substitution) -> Substitution:
+    """A substitution fit to be printed: of a credential only that it was replaced, and how it begins."""
+    if not item.place.startswith(_CREDENTIALS):
+        return item
+    return replace(item, recorded=_hidden(item.recorded), live=_hidden(item.live))
+
+
+def _hidden(value: str) -> str:
+    return f"{value[:4]}.. ({len(value)} characters)" if len(value) > 12 else f"({len(value)} characters)"
+
+
 def _located(one: Redriven, item: dict[str, Any], *members: str) -> dict[str, Any]:
     return {**item, **{member: _address(one, item[member]) for member in members}}
 
@@ -139,44 +158,9 @@ def live_address(shown: Repetition, seq: int | None) -> str | None:
     return f"{shown.saved}#{numbers[seq]}" if seq in numbers else None
 
 
-def plain(value: Any) -> Any:
-    """A value for JSON; what is not there is null."""
-    return None if value is ABSENT else value
-
-
 def root_json(one: Redriven, shown: Repetition, root: Root) -> dict[str, Any]:
-    return {
-        "a": _address(one, root.a),
-        "b": live_address(shown, root.b),
-        "pointer": root.pointer,
-        "values": [plain(value) for value in root.values],
-        "absent": [value is ABSENT for value in root.values],
-        "kind": root.kind,
-        "consequences": root.consequences,
-        "folded": [
-            {"template": fold.template, "pointer": fold.pointer, "count": fold.count, "a": _address(one, fold.a),
-             "by": fold.by}
-            for fold in root.folded
-        ],
-        "lane": root.lane,
-        "request": root.request or root.template,
-        "note": root.note,
-    }  # fmt: skip
-
-
-def state_json(state: StateDifference) -> dict[str, Any]:
-    return {
-        "snapshot": state.name,
-        "when": state.when,
-        "a": state.a,
-        "b": state.b,
-        "after": state.after[0],
-        "table": state.table,
-        "key": state.key,
-        "pointer": state.pointer,
-        "values": [plain(value) for value in state.values],
-        "rows": state.rows,
-    }
+    """As in a diff; `b` is null unless the live answers were saved."""
+    return {**root.to_json(one.trace.address), "b": live_address(shown, root.b)}
 
 
 def equal_answers(one: Redriven, shown: Repetition) -> int:

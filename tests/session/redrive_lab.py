@@ -36,7 +36,7 @@ class Shop:
         self.resets = 0
         self.reset_leaves: str | None = None
         with sqlite3.connect(path) as db:
-            db.execute("CREATE TABLE IF NOT EXISTS deals (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, amount INT)")
+            db.execute("CREATE TABLE IF NOT EXISTS deals (id INTEGER PRIMARY KEY, name TEXT, amount INT)")
             db.execute("CREATE TABLE IF NOT EXISTS items (id TEXT PRIMARY KEY, name TEXT, version TEXT)")
         db.close()
         self.next_id = first_id
