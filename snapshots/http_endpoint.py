@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from urllib.parse import quote, unquote, urlsplit
 
 from replayproxy.errors import WrongUsage
-from replayproxy.state import CannotRestore, Reading, RestoreFailed, Rows, Scope, Spec, StateUnreadable
+from replayproxy.state import CannotRestore, Changes, Reading, RestoreFailed, Rows, Scope, Spec, StateUnreadable
+from replayproxy.state.delta import changes_between
 from replayproxy.state.document import document_of, read_document, rows_of, write_document
 
 OPTIONS = ("header", "restore")
@@ -35,6 +36,7 @@ class HttpEndpoint:
         self._headers = headers
         self._restore_with = restore_with
         self.scope: Scope = scope
+        self._known: Rows | None = None
         # Proxies from the environment's variables would see, or be, the traffic under test.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -50,7 +52,10 @@ class HttpEndpoint:
             rows = rows_of(read_document(body))
         except StateUnreadable as wrong:
             raise StateUnreadable(f"GET {shown(self._url)}: {wrong.what}") from wrong
-        return Reading(rows=rows, aside={self.aside_table: {self.aside_key: body}})
+        aside = {self.aside_table: {self.aside_key: body}}
+        known, self._known = self._known, rows
+        changes = changes_between(known, rows) if known is not None else None
+        return Reading(rows=rows if changes is None else Changes(rows=changes), aside=aside)
 
     def restore(self, rows: Rows) -> None:
         self.restore_whole(rows, {})

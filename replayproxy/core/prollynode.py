@@ -133,11 +133,11 @@ def encode_value(row: Row, nodes: Nodes) -> bytes:
     return _REFERENCE.pack(b"r", len(value)) + b"".join(pieces)
 
 
-_PLACES = re.compile(rb"[,\n]")
+_PLACES = re.compile(rb"[}\]],|\n")
 
 
 def in_pieces(data: bytes) -> Iterator[bytes]:
-    """Cuts behind a comma or a line's end, where the bytes that follow say so, else at PIECE_MOST.
+    """Cuts behind `},`, `],` or a line's end, where the bytes that follow say so, else at PIECE_MOST.
 
     A large document that changes in one place so keeps the pieces before and behind it. Part of the format: equal
     values must be cut alike.
@@ -147,7 +147,7 @@ def in_pieces(data: bytes) -> Iterator[bytes]:
         cut = begun + PIECE_MOST
         for place in _PLACES.finditer(data, begun + PIECE_LEAST, cut):
             at = place.end()
-            if not zlib.crc32(data[at : at + 12]) & 0x3FF:
+            if not zlib.crc32(data[at : at + 12]) & 0x7F:
                 cut = at
                 break
         yield data[begun:cut]
@@ -173,7 +173,7 @@ def _addresses(value: bytes) -> list[bytes]:
 
 def ends_node(level: int, key: Key, value: bytes) -> bool:
     """Whether the entry is the last of its node: by its key's hash, so often that nodes have about NODE_SIZE."""
-    size = 12 + sum(map(len, key)) + len(value)
+    size = 12 + len(key[0]) + len(key[-1]) + len(value)
     # Size counts only to the next power of two: an edit that leaves a row about as long leaves the shape alone.
     weight = 1 << (size - 1).bit_length()
     if level:
@@ -181,9 +181,8 @@ def ends_node(level: int, key: Key, value: bytes) -> bool:
         weight = min(weight, NODE_SIZE // 8)
     if weight >= NODE_SIZE:
         return True
-    name = b"%d:%b" % (len(key[0]), b":".join(key))
-    mark = blake2b(name, digest_size=8, salt=bytes([level])).digest()
-    return int.from_bytes(mark, "big") < (weight << 64) // NODE_SIZE
+    name = b"%d:%d:%b" % (level, len(key[0]), b":".join(key))
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") < (weight << 64) // NODE_SIZE
 
 
 def cut(level: int, items: Sequence[tuple[Key, bytes]], nodes: Nodes) -> Items:

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from replayproxy.core.jsonvalue import NotJson, canonical, parse
+from replayproxy.core.jsonvalue import NotJson, canonical, number_text, parse
 from replayproxy.core.values import Row
 
 _TAGS = frozenset({"$bytes", "$number", "$map", "$literal"})
@@ -32,10 +32,10 @@ class NoRow(ValueError):
 
 def encode(row: Row) -> bytes:
     """Canonical JSON of the row, tags included. Raises NoRow."""
-    if type(row) is dict and _PLAIN.issuperset(map(type, row.values())) and not _looks_tagged(row):
+    if type(row) is dict and not _looks_tagged(row):
         try:
-            # Ten times faster, and the same bytes: such rows hold no number that is written in two ways.
-            return orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+            if (fast := _flat(row)) is not None:
+                return fast
         except TypeError:
             pass  # an integer beyond 64 bits, a lone surrogate, a member name that is no text
     if row is None:
@@ -44,6 +44,23 @@ def encode(row: Row) -> bytes:
         return canonical(_tagged(row))
     except (NotJson, RecursionError) as error:
         raise NoRow(str(error)) from error
+
+
+def _flat(row: dict[Any, Any]) -> bytes | None:
+    """A row of plain scalars, as a database gives it: the same bytes, made in a tenth of the time."""
+    kinds = set(map(type, row.values()))
+    if float in kinds:
+        row = {name: _fragment(value) if type(value) is float else value for name, value in row.items()}
+        kinds = set(map(type, row.values())) - {orjson.Fragment}
+    return orjson.dumps(row, option=orjson.OPT_SORT_KEYS) if kinds <= _PLAIN else None
+
+
+def _fragment(value: float) -> Any:
+    """The number as canonical JSON has it; what is no number stays, for the exact way."""
+    text = repr(value)
+    if "n" in text:
+        return value
+    return orjson.Fragment(number_text(Decimal(text)) if "e" in text else text.removesuffix(".0"))
 
 
 def decode(data: bytes) -> Row:

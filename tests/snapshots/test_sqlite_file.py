@@ -290,7 +290,8 @@ def test_a_writer_that_never_waits_never_fails_and_no_copy_is_torn(tmp_path: Pat
         except StateUnreadable as missed:
             # Transactions of a few microseconds without a pause may leave no room on a loaded machine.
             assert sync == "OFF"
-            assert "without a pause" in str(missed)
+            if "without a pause" not in str(missed):
+                raise
             break
         nodes.update(seen.nodes)
         roots.add(seen.root)
