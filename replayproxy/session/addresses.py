@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -124,3 +125,12 @@ def has_address(host: str) -> bool:
         except OSError as error:
             return error.errno not in (errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
     return True
+
+
+def plainly(error: OSError) -> str:
+    """asyncio's own text names a call that failed; people know the system's words."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "the name is not known"
+    return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +13,7 @@ from typing import Any
 
 from replayproxy.errors import Exit, StoreTrouble, WorldTrouble, worst
 from replayproxy.session import child, tally
+from replayproxy.session.addresses import plainly
 from replayproxy.session.child import Child, NotStarted
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder, Say
@@ -113,7 +112,7 @@ async def reachable(envs: Sequence[EnvSpec]) -> None:
         try:
             _, stream = await asyncio.wait_for(asyncio.open_connection(host, port), REACH_SECONDS)
         except (OSError, TimeoutError) as error:
-            reason = _plainly(error)
+            reason = plainly(error)
             raise WorldTrouble(
                 f"environment {spec.name} at {spec.upstream} cannot be reached: {reason}", hint="start it first"
             ) from None
@@ -123,15 +122,6 @@ async def reachable(envs: Sequence[EnvSpec]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-def _plainly(error: OSError) -> str:
-    """asyncio's own text names a call that failed; people know the system's words."""
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    if isinstance(error, socket.gaierror):
-        return error.strerror or "the name is not known"
-    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 @contextmanager
