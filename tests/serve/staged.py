@@ -69,7 +69,8 @@ class Staged:
         """One request with `Connection: close`; the whole answer as bytes."""
         named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         length = f"Content-Length: {len(body)}\r\n" if body else ""
-        head = f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{self.ports[env]}\r\nConnection: close\r\n{length}{named}\r\n"
+        host = f"Host: 127.0.0.1:{self.ports[env]}\r\n"
+        head = f"{method} {target} HTTP/1.1\r\n{host}Connection: close\r\n{length}{named}\r\n"
         return await self.call(head.encode() + body, env)
 
     def receipt(self) -> Document:

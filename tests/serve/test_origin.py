@@ -15,6 +15,9 @@ from replayproxy.testing import exchange
 from tests.serve.staged import Staged, record, staged
 
 
+CHUNKED = {"Transfer-Encoding": "chunked"}
+
+
 def head_and_body(answer: bytes) -> tuple[list[bytes], bytes]:
     head, _, body = answer.partition(b"\r\n\r\n")
     return head.split(b"\r\n"), body
@@ -96,7 +99,7 @@ async def test_a_body_until_the_end_of_the_connection_ends_with_it(store: Store)
 async def test_a_cut_answer_is_cut_at_the_same_byte(store: Store) -> None:
     run = record(store, {"e": [
         exchange(body=b"abc", headers={"Content-Length": "10"}, outcome=Outcome.CUT, cut_at=3),
-        exchange("GET", "/y", body=b"abc", headers={"Transfer-Encoding": "chunked"}, chunks=[(3, 1)], outcome=Outcome.CUT),
+        exchange("GET", "/y", body=b"abc", headers=CHUNKED, chunks=[(3, 1)], outcome=Outcome.CUT),
         exchange("GET", "/z", status=None, outcome=Outcome.CUT),
     ]})  # fmt: skip
     async with staged(store, run) as on:
@@ -164,8 +167,8 @@ async def test_a_miss_is_a_470_that_names_what_comes_near(store: Store) -> None:
 
 async def test_the_fourth_counter_says_consumed_and_a_stranger_does_not(store: Store) -> None:
     run = record(store, {"e": [
-        exchange("GET", "/counter", body={"n": 1}), exchange("POST", "/inc"), exchange("GET", "/counter", body={"n": 2}),
-        exchange("POST", "/inc"), exchange("GET", "/counter", body={"n": 3}),
+        exchange("GET", "/counter", body={"n": 1}), exchange("POST", "/inc"),
+        exchange("GET", "/counter", body={"n": 2}), exchange("POST", "/inc"), exchange("GET", "/counter", body={"n": 3}),
     ]})  # fmt: skip
     async with staged(store, run) as on:
         seen = [problem(await on.get("/counter"))[1] for _ in range(3)]
@@ -228,7 +231,8 @@ async def test_requests_that_aiohttp_refuses_are_counted_as_missed(store: Store)
 
 async def test_two_waiting_lanes_are_answered_in_the_recorded_order(store: Store) -> None:
     run = record(store, {"e": [
-        exchange("POST", "/deals", lane="a", at_ms=0, body=b"made"), exchange("GET", "/deals", lane="b", at_ms=50, body=b"seen"),
+        exchange("POST", "/deals", lane="a", at_ms=0, body=b"made"),
+        exchange("GET", "/deals", lane="b", at_ms=50, body=b"seen"),
     ]})  # fmt: skip
     async with staged(store, run) as on:
         read = asyncio.ensure_future(on.get("/deals", X_Replay_Lane="b"))
