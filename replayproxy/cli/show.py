@@ -87,8 +87,11 @@ def _text(found: Found, *, state: bool) -> Iterator[str]:
     elif named.snapshot is not None:
         yield from state_text(*_episode(found), named.snapshot)
     elif named.seq is not None and state:
-        for one in _changes(found, named.seq):
+        changes = list(_changes(found, named.seq))
+        for one in changes:
             yield from change_lines(one)
+        if not changes:
+            yield f"{safe(named.text)}: no snapshot follows it"
     elif named.seq is not None:
         exchange = found.reader.exchange(named.episode, named.seq, bodies=VIEW_LIMIT)
         yield from exchange_text(named.run, named.episode, exchange)
