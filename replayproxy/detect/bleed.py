@@ -43,7 +43,7 @@ def from_dirt(
         return []
     by_polluter: dict[str, list[Sighting]] = defaultdict(list)
     for sighting in seen:
-        if sighting.survivor.writer is not None and sighting.survivor.writer.by is not None:
+        if sighting.survivor.writer is not None and sighting.survivor.by is not None:
             by_polluter[sighting.survivor.writer.episode].append(sighting)
     found = [_bleed(run, dirt, polluter, sights, flows) for polluter, sights in by_polluter.items()]
     if any(finding.grade is Grade.PROVEN for finding in found) or dirt.foreign_only:
@@ -143,8 +143,7 @@ def _reset_title(dirt: Dirt, names: Sequence[str]) -> str:
 
 
 def _told_first(survivor: Survivor) -> tuple[bool, bool, str, str]:
-    named = survivor.writer is not None and survivor.writer.by is not None
-    return not named, survivor.change.before is not None, survivor.change.table, survivor.change.key
+    return survivor.by is None, survivor.change.before is not None, survivor.change.table, survivor.change.key
 
 
 def _writers(run: str, survivor: Survivor) -> Iterator[Witness]:

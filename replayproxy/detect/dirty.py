@@ -9,6 +9,7 @@ from typing import Any
 from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import view
 from replayproxy.core.opaque import is_opaque
+from replayproxy.core.times import parse_text
 from replayproxy.core.tokens import short_form
 from replayproxy.core.values import Exchange, RowChange, Snapshot
 from replayproxy.detect.cells import Row
@@ -35,6 +36,12 @@ class Survivor:
     @property
     def row(self) -> Row:
         return Row(self.change.table, self.change.key)
+
+    @property
+    def by(self) -> Op | None:
+        """The exchange that is to be named: who left the row so, else who made it."""
+        named = (self.writer, self.maker) if self.writer is not None else ()
+        return next((w.by for w in named if w is not None and w.by is not None), None)
 
     @property
     def differing(self) -> list[str]:
@@ -119,11 +126,13 @@ def _by_structure(
 
 
 def _telling(shown: list[str], survivor: Survivor) -> list[str]:
-    """The members that say most, first: of a row too many its key, else what is longest."""
+    """The members that say most, first: of a row too many its key, then what the writer had asked for."""
+    by = survivor.by
+    asked = by.asked if by is not None else {}
 
-    def rank(column: str) -> tuple[bool, int]:
+    def rank(column: str) -> tuple[bool, bool, bool, int]:
         value = cell(survivor.change.after, column).lstrip("'")
-        return value != survivor.change.key, -len(value)
+        return value != survivor.change.key, column not in asked, parse_text(value) is not None, -len(value)
 
     return sorted(shown, key=rank)
 

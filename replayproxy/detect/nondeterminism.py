@@ -1,8 +1,8 @@
 """Nondeterminism: episodes of one task and seed, begun in equal states, asked the same and were answered differently.
 
 Every episode is compared with one representative, so the cost is linear. Only the first differing answer of a lane
-is claimed, and only if nothing before it differed: neither requests nor answers nor the order of writes in other
-lanes. Clocks, fresh ids and the like are explained by the comparison and never a finding.
+is claimed, and only if nothing before it differed: neither requests nor answers nor the order of writes, in any
+lane. Clocks, fresh ids and the like are explained by the comparison and never a finding.
 """
 
 from __future__ import annotations
@@ -128,30 +128,28 @@ def _of_the_environment(*pair: Exchange) -> bool:
 def _same_order(
     first: Trace, other: Trace, x: Exchange, y: Exchange, pairs: Sequence[tuple[int, int]]
 ) -> bool:
-    """Whether the writes of other lanes stood before or after the exchange in both, never beside it."""
-    placed = [_placed(trace, exchange) for trace, exchange in ((first, x), (other, y))]
-    named = {a: b for a, b in pairs}
-    return (
-        "beside" not in placed[0].values()
-        and "beside" not in placed[1].values()
-        and {named.get(seq) for seq, where in placed[0].items() if where == "before"}
-        == {seq for seq, where in placed[1].items() if where == "before"}
-    )
+    """Whether the writes before the exchange came in one order in both, with none beside another or beside it."""
+    ours, theirs = _writes_before(first, x), _writes_before(other, y)
+    named = dict(pairs)
+    return ours is not None and theirs is not None and [named.get(seq) for seq in ours] == theirs
 
 
-def _placed(trace: Trace, exchange: Exchange) -> dict[int, str]:
+def _writes_before(trace: Trace, exchange: Exchange) -> list[int] | None:
+    """The writes that had ended when the exchange began, in order; None if order cannot be told."""
     wiring = trace.run.envs.get(exchange.env)
     reads = wiring.reads if wiring else ()
-    found = {}
-    for e in trace.exchanges:
-        if e.lane == exchange.lane or e.env != exchange.env or e.times.fwd is None or not is_write(e.request, reads):
+    begun, ended = exchange.times.fwd or 0, exchange.times.up_end or 0
+    found: list[int] = []
+    busy_until = 0
+    for e in sorted(trace.exchanges, key=lambda e: e.times.fwd or 0):
+        if e.seq == exchange.seq or e.env != exchange.env or e.times.fwd is None or not is_write(e.request, reads):
             continue
-        if e.times.up_end is not None and e.times.up_end < (exchange.times.fwd or 0):
-            found[e.seq] = "before"
-        elif exchange.times.up_end is not None and e.times.fwd > exchange.times.up_end:
-            found[e.seq] = "after"
-        else:
-            found[e.seq] = "beside"
+        if e.times.fwd > ended:
+            break
+        if e.times.up_end is None or e.times.up_end >= begun or e.times.fwd <= busy_until:
+            return None
+        busy_until = e.times.up_end
+        found.append(e.seq)
     return found
 
 

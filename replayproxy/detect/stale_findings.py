@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from replayproxy.detect.agreement import Agreement
+from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import (
     Blame,
     Finding,
@@ -24,14 +24,14 @@ from replayproxy.detect.timeline import Timeline
 
 def findings(
     run: str, episode: str, timeline: Timeline, judged: Judged, agreement: Agreement, own: Sequence[Op]
-) -> Iterator[Finding]:
-    """One per missed write, the first read that missed it in front."""
+) -> Iterator[tuple[Finding, Pair | None]]:
+    """One per missed write, the first read that missed it in front; with the pair that it rests on."""
     believed = [s for s in judged.stale if s.sight.pair is None or agreement.holds(s.sight.pair)]
     ordered = sorted(believed, key=_cause)
     for _, same in groupby(ordered, key=_cause):
         folded = list(same)
         first = min(folded, key=_telling)
-        yield _finding(run, episode, timeline, first, folded, agreement, own)
+        yield _finding(run, episode, timeline, first, folded, agreement, own), first.sight.pair
 
 
 def _cause(stale: Stale) -> tuple[str, int, int]:

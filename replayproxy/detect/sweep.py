@@ -6,10 +6,13 @@ made which value, for the judgements that look across episodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from replayproxy.core.values import UNATTRIBUTED
-from replayproxy.detect.agreement import Agreement
+from replayproxy.detect import stale_findings
+from replayproxy.detect.agreement import Agreement, Pair
+from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
 from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
@@ -22,7 +25,7 @@ from replayproxy.detect.written import Ledger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """A state in which an episode's reads look stale; decided once the whole run was read."""
+    """An episode with reads that look stale, of members not yet known to be columns; decided at the end of the run."""
 
     episode: str
     timeline: Timeline
@@ -35,11 +38,19 @@ class Swept:
     """What the sweep leaves."""
 
     summaries: dict[str, Summary] = field(default_factory=dict)
+    stale: list[tuple[Finding, Pair | None]] = field(default_factory=list)
     suspicions: list[Suspicion] = field(default_factory=list)
     stale_coverage: dict[str, str] = field(default_factory=dict)  # episode -> why not checked; "" checked
     agreement: Agreement = field(default_factory=Agreement)
     ledger: Ledger = field(default_factory=Ledger)
     provenance: Provenance = field(default_factory=Provenance)
+
+    def stale_reads(self, run: str) -> Iterator[Finding]:
+        """What is left of the stale reads now that all is known of the members of answers."""
+        yield from (found for found, pair in self.stale if pair is None or self.agreement.holds(pair))
+        for one in self.suspicions:
+            judged = stale_findings.findings(run, one.episode, one.timeline, one.judged, self.agreement, one.own)
+            yield from (found for found, _ in judged)
 
 
 class Sweep:
@@ -106,10 +117,17 @@ class Sweep:
         instance = instance_of(extract.span, series, first)
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
         if judged.stale:
-            self.swept.suspicions.append(
-                Suspicion(episode=extract.summary.name, timeline=timeline, judged=judged, own=tuple(own))
-            )
+            self._keep(extract.summary.name, timeline, judged, own)
         return _why_not(timeline, judged, own)
+
+    def _keep(self, name: str, timeline: Timeline, judged: Judged, own: list[Op]) -> None:
+        """Findings where all is known; the whole evidence only where it is not, because it is large."""
+        agreement = self.swept.agreement
+        if all(s.sight.pair is None or agreement.holds(s.sight.pair) for s in judged.stale):
+            run = self._source.run.name
+            self.swept.stale += stale_findings.findings(run, name, timeline, judged, agreement, own)
+        else:
+            self.swept.suspicions.append(Suspicion(episode=name, timeline=timeline, judged=judged, own=tuple(own)))
 
     def _timeline(self, extract: Extract, series: Series) -> tuple[Timeline, list[Op]]:
         shots = self._shots(extract, series)
@@ -142,7 +160,8 @@ class Sweep:
         if self._bucket is None:
             exchanges = self._source.bucket.exchanges if self._source.bucket is not None else ()
             found = self._extractor.ops(exchanges, UNATTRIBUTED)
-            self._bucket = [op for op in found if op.effect is not Effect.NONE]
+            # Nobody says what these were about, nor on which instance: each may have set anything.
+            self._bucket = [replace(op, place=None, sets={}) for op in found if op.effect is not Effect.NONE]
         return self._bucket
 
 

@@ -108,7 +108,7 @@ def leaver(
     writers: list[Written], before: Any | None, after: Any | None, until: int
 ) -> tuple[Written | None, Written | None]:
     """Of a row's writers before an instant: the last one, if it left the row so; and who had made the row before it."""
-    earlier = [written for written in writers if written.at < until]
+    earlier = sorted((written for written in writers if written.at < until), key=lambda written: written.at)
     if not earlier or not earlier[-1].leaves(before, after):
         return None, None
     last = earlier[-1]

@@ -1,0 +1,233 @@
+"""Judges a run: every finding, a verdict and the coverage of each episode, the failure rate."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from replayproxy.core.values import EpisodeState
+from replayproxy.detect import nondeterminism
+from replayproxy.detect.across import Across
+from replayproxy.detect.finding import Finding, Kind, in_order
+from replayproxy.detect.reference import Given, Reference, References, Start, start_of
+from replayproxy.detect.source import Source, Summary
+from replayproxy.detect.states import States
+from replayproxy.detect.sweep import Sweep, Swept
+from replayproxy.detect.verdicts import Rate, Word, rate, spread, verdict
+
+LATER = "not part of this version"
+CHECKS = (Kind.STALE_READ, Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.NONDETERMINISM)
+
+MAX_FORMS = 8
+"""Different start states of one task and seed whose episodes are compared among themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Which kinds were looked for in an episode, and why the others were not."""
+
+    checked: tuple[str, ...]
+    not_checked: Mapping[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        return {"checked": list(self.checked), "not_checked": dict(self.not_checked)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What came out. `words` and `coverage` by episode; `caught`: suspicion that spread, and from where."""
+
+    run: str
+    findings: tuple[Finding, ...]
+    words: Mapping[str, Word]
+    coverage: Mapping[str, Coverage]
+    caught: Mapping[str, str]
+    rate: Rate
+    incomplete: tuple[str, ...]
+    open_yet: tuple[str, ...]
+    exchanges: int
+    lost: Mapping[str, tuple[int, ...]]
+    missing: int
+    late: int
+    references: tuple[Mapping[str, object], ...]
+    notes: tuple[str, ...]
+
+
+def judge_run(source: Source, *, given: Given | None = None, only: Collection[str] | None = None) -> Judgement:
+    """Reads each episode once, and those that look odd a second time. `only`: the episodes that are reported on;
+    the others are evidence."""
+    states = States(source.load)
+    swept = Sweep(source, states).run()
+    references = References(states, _starts(swept), given)
+    across = Across(source, states, swept, references)
+    across.run()
+    findings = [*swept.stale_reads(source.run.name), *across.findings]
+    covered = frozenset(pair for finding in findings for pair in finding.covers)
+    siblings = Siblings(source, swept, references)
+    findings += siblings.run(covered)
+    return _judgement(source, swept, across, siblings, findings, references, only)
+
+
+def _starts(swept: Swept) -> list[Start]:
+    return [
+        start_of(summary.episode, snapshot)
+        for summary in swept.summaries.values()
+        for name in summary.starts
+        if (snapshot := summary.usable_start(name)) is not None
+    ]
+
+
+class Siblings:
+    """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`."""
+
+    def __init__(self, source: Source, swept: Swept, references: References) -> None:
+        self._source = source
+        self._swept = swept
+        self._references = references
+        self.why: dict[str, str] = {}
+
+    def run(self, covered: frozenset[tuple[str, int]]) -> list[Finding]:
+        disturbed = _disturbed(list(self._swept.summaries.values()))
+        groups: dict[tuple[object, ...], list[Summary]] = defaultdict(list)
+        for summary in self._swept.summaries.values():
+            self.why[summary.name] = _unfit(summary, disturbed)
+            if not self.why[summary.name]:
+                groups[(*summary.group, tuple(sorted(summary.starts)))].append(summary)
+        found: list[Finding] = []
+        for members in groups.values():
+            for alike in self._alike(members):
+                if len(alike) == 1:
+                    alone = "no other episode of this task and seed"
+                    self.why[alike[0].name] = alone if len(members) == 1 else "no other start of its kind is equal"
+                else:
+                    found += self._compare(alike, covered)
+        return found
+
+    def _alike(self, members: Sequence[Summary]) -> Iterator[list[Summary]]:
+        """The members by equal start; each is compared with the first of at most `MAX_FORMS` kinds."""
+        kinds: list[list[Summary]] = []
+        for summary in members:
+            like = next((kind for kind in kinds if self._equal(kind[0], summary)), None)
+            if like is not None:
+                like.append(summary)
+            elif len(kinds) < MAX_FORMS:
+                kinds.append([summary])
+            else:
+                self.why[summary.name] = "no other start of its kind is equal"
+        yield from kinds
+
+    def _equal(self, a: Summary, b: Summary) -> bool:
+        return all(
+            self._references.equal(start_of(a.episode, a.starts[name]), start_of(b.episode, b.starts[name]))
+            for name in a.starts
+        )  # fmt: skip
+
+    def _compare(self, alike: Sequence[Summary], covered: frozenset[tuple[str, int]]) -> list[Finding]:
+        source = self._source
+        compared = nondeterminism.look(
+            source.trace(alike[0].episode), (source.trace(other.episode) for other in alike[1:]),
+            load=source.load, rules=source.rules, covered=covered,
+        )  # fmt: skip
+        for name, count in compared.exchanges.items():
+            if not count:
+                self.why[name] = "no exchange with an equal past"
+        if not any(compared.exchanges.values()):
+            self.why[alike[0].name] = "no exchange with an equal past"
+        envs = [env for series in alike[0].series for env in sorted(series.envs)]
+        return list(nondeterminism.findings(source.run.name, compared, envs))
+
+
+def _unfit(summary: Summary, disturbed: Collection[str]) -> str:
+    """Why the answers of an episode cannot be compared with those of another; "" when they can."""
+    if not summary.sealed:
+        return f"the episode is {summary.episode.state}"
+    if summary.group[0] is None and summary.group[1] is None:
+        return "neither task nor seed is known"
+    if not summary.starts or any(summary.usable_start(name) is None for name in summary.starts):
+        return "no start snapshot: the states before may have differed"
+    if not summary.exchanges:
+        return "no exchanges"
+    return "other episodes wrote to the instance meanwhile" if summary.name in disturbed else ""
+
+
+def _disturbed(summaries: Sequence[Summary]) -> set[str]:
+    """The episodes during which another one, open on the same instance, wrote to a state that is not each one's own."""
+    found: set[str] = set()
+    active: list[Summary] = []
+    for summary in sorted(summaries, key=lambda s: (s.span.opened_wall, s.span.opened)):
+        active = [other for other in active if not other.span.before(summary.span)]
+        envs = {env for series in summary.series for env in series.envs}
+        shared = any(snapshot.scope == "instance" for snapshot in summary.starts.values())
+        for other in active if shared else ():
+            if other.span.overlaps(summary.span) and other.span.shares(summary.span, envs):
+                found |= {summary.name} if other.writes else set()
+                found |= {other.name} if summary.writes else set()
+        active.append(summary)
+    return found
+
+
+def _judgement(
+    source: Source, swept: Swept, across: Across, siblings: Siblings, findings: Sequence[Finding],
+    references: References, only: Collection[str] | None,
+) -> Judgement:  # fmt: skip
+    summaries = {n: s for n, s in swept.summaries.items() if only is None or n in only}
+    envs = list(source.run.envs)
+    caught = spread((s.span for s in swept.summaries.values()), findings, across.clean_starts, envs)
+    by_episode: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_episode[finding.episode].append(finding)
+    coverage = {name: _coverage(name, swept, across, siblings) for name in summaries}
+    words = {
+        name: verdict(by_episode[name], spread=name in caught, checked=coverage[name].checked)
+        if summaries[name].sealed else Word.UNKNOWN
+        for name in summaries
+    }  # fmt: skip
+    counted = [name for name, s in summaries.items() if s.sealed and s.exchanges]
+    lost = {name: s.lost for name, s in summaries.items() if s.lost}
+    opened = {name: s.span.opened_wall for name, s in swept.summaries.items()}
+    return Judgement(
+        run=source.run.name,
+        findings=tuple(in_order((f for f in findings if f.episode in summaries), opened)),
+        words=words, coverage=coverage, caught={n: f for n, f in caught.items() if n in summaries},
+        rate=rate(words, lost, counted),
+        incomplete=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.INCOMPLETE),
+        open_yet=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.OPEN),
+        exchanges=sum(s.exchanges for s in summaries.values()), lost=lost,
+        missing=sum(s.missing for s in summaries.values()), late=sum(s.late for s in summaries.values()),
+        references=tuple(_told(references, summaries)),
+        notes=("the index of values was full: flows of later values were not looked for",)
+        if swept.provenance.full else (),
+    )  # fmt: skip
+
+
+def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Coverage:
+    why = {
+        Kind.STALE_READ: swept.stale_coverage.get(name, "no exchanges"),
+        Kind.STATE_BLEED: across.why.get(name, "no snapshots"),
+        Kind.DIRTY_RESET: across.why.get(name, "no snapshots"),
+        Kind.NONDETERMINISM: siblings.why.get(name, ""),
+        Kind.RACE: LATER,
+        Kind.LOST_UPDATE: LATER,
+    }
+    return Coverage(
+        checked=tuple(kind.value for kind, reason in why.items() if not reason),
+        not_checked={kind.value: reason for kind, reason in why.items() if reason},
+    )
+
+
+def _told(references: References, summaries: Mapping[str, Summary]) -> Iterator[Mapping[str, object]]:
+    """The references that were used, for the report."""
+    counts: Counter[tuple[object, str]] = Counter()
+    for summary in summaries.values():
+        for series in summary.starts:
+            counts[summary.group, series] += 1
+    for (group, series), episodes in sorted(counts.items(), key=str):
+        assert isinstance(group, tuple)
+        found: Reference | None = references.of(group, series)
+        yield {
+            "task": group[0], "seed": group[1], "snapshot": series, "episodes": episodes,
+            "root": found.root.hex() if found else None, "agree": found.agree if found else 0,
+            "starts": found.starts if found else len(references.starts(group, series)),
+            "given": found.given if found else False,
+        }  # fmt: skip
