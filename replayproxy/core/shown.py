@@ -33,7 +33,8 @@ def _beyond_json(value: Any) -> Any:
 def _prepared(value: Any) -> Any:
     """The slow way, for what orjson refuses: integers beyond 64 bits, lone surrogates."""
     if isinstance(value, dict):
-        return {safe(str(name)): _prepared(item) for name, item in value.items()}
+        names = [str(name).encode("utf-8", "backslashreplace").decode() for name in value]
+        return dict(zip(names, map(_prepared, value.values()), strict=True))
     if isinstance(value, list | tuple):
         return [_prepared(item) for item in value]
     if isinstance(value, str):
