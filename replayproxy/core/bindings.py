@@ -9,16 +9,16 @@ an answer that then gives another name in its place is a violation and never a r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from replayproxy.core.canonical import body_of
 from replayproxy.core.effects import is_write
-from replayproxy.core.opaque import is_opaque
 from replayproxy.core.produced import Pair, Source, pairs
-from replayproxy.core.rewrite import AUTHORITY, VALUE, Scope, rewrite
+from replayproxy.core.rewrite import AUTHORITY, Scope, rewrite
+from replayproxy.core.schedule import ended_at, given_by, sent_at
 from replayproxy.core.values import Exchange, Request, Response
 
-NEVER = 1 << 62
 KINDS = {"value": "fresh id", "id": "fresh id", "etag": "ETag", "last-modified": "Last-Modified",
          "cookie": "cookie", "session": "session", "location": "Location", "authority": "authority"}  # fmt: skip
 
@@ -159,27 +159,45 @@ class Bindings:
 
 def flows(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> dict[int, set[int]]:
     """Which earlier answers a request took a name from: consumer to producers, by number. What is sent again must
-    wait for these answers also where producer and consumer are in different lanes. `own`: the environments'
-    recorded authorities."""
+    wait for these answers also where producer and consumer are in different lanes. Of an answer that was still coming
+    only what had come counts. `own`: the environments' recorded authorities."""
     first: dict[tuple[Scope, str], Exchange] = {}
     found: dict[int, set[int]] = {}
-    for exchange in exchanges:
+    coming: list[Exchange] = []
+    for exchange in sorted(exchanges, key=sent_at):
+        begun = sent_at(exchange)
+        for source in coming:
+            if ended_at(source) < begun:
+                _produced(source, first, own, None)
+            elif size := given_by(source, begun):
+                _produced(source, first, own, size)
+        coming = [source for source in coming if ended_at(source) >= begun]
         _consumed(exchange, first, found.setdefault(exchange.seq, set()))
-        if exchange.response is None:
-            continue
-        source = Source(request=exchange.request, response=exchange.response, own=own)
-        for pair in pairs(exchange.env, source, source):
-            slot = (pair.scope, pair.recorded)
-            if pair.newest or (slot not in first and (pair.scope != VALUE or is_opaque(pair.recorded))):
-                first[slot] = exchange
+        if exchange.response is not None:
+            coming.append(exchange)
     return {seq: producers for seq, producers in found.items() if producers}
+
+
+def _produced(
+    exchange: Exchange, first: dict[tuple[Scope, str], Exchange], own: frozenset[str], size: int | None
+) -> None:
+    """Notes the names that an answer gives; `size`: those in the first bytes of its body."""
+    response = exchange.response
+    assert response is not None
+    if size is not None and response.body is not None and response.body.inline is not None:
+        response = replace(response, body=body_of(response.body.inline[:size]))
+    source = Source(request=exchange.request, response=response, own=own)
+    for pair in pairs(exchange.env, source, source):
+        slot = (pair.scope, pair.recorded)
+        if pair.newest or slot not in first:
+            first[slot] = exchange
 
 
 def _consumed(exchange: Exchange, first: Mapping[tuple[Scope, str], Exchange], into: set[int]) -> None:
     def note(_place: str, scopes: Sequence[Scope], text: str) -> None:
         for scope in scopes:
             producer = first.get((scope, text))
-            if producer is not None and (producer.times.up_end or NEVER) < (exchange.times.fwd or exchange.times.head):
+            if producer is not None:
                 into.add(producer.seq)
                 return
 

@@ -6,7 +6,7 @@ The order is that of the recording and no more: exchanges that overlapped in a l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replayproxy.core.effects import is_write, may_conflict, segments
 from replayproxy.core.values import Exchange, Outcome
@@ -20,14 +20,16 @@ class Step:
     """One exchange of the plan. It is sent when all of `after` have ended.
 
     `close_after`: the agent closed this answer; it is closed again when these have ended (None: read to its end).
-    `gap`: nanoseconds between what the agent last waited for (else the episode's start) and this request, for
-    `--pace recorded`. `skip`: why it is not sent; what waits for it then waits for what it would have waited for.
-    `undecided`: whether leaving it out leaves the verdict open.
+    `draws`: (exchange, bytes) of streams that were still open when this was sent and had by then given a name that it
+    says: it is sent when so many bytes have come again. `gap`: nanoseconds between what the agent last waited for
+    (else the episode's start) and this request, for `--pace recorded`. `skip`: why it is not sent; what waits for it
+    then waits for what it would have waited for. `undecided`: whether leaving it out leaves the verdict open.
     """
 
     seq: int
     after: frozenset[int] = frozenset()
     close_after: frozenset[int] | None = None
+    draws: tuple[tuple[int, int], ...] = ()
     gap: int = 0
     skip: str = ""
     undecided: bool = False
@@ -94,7 +96,11 @@ def plan(
     request took a name from (`core.bindings.flows`)."""
     declared = reads or {}
     ordered = sorted(exchanges, key=lambda e: (e.times.head, e.seq))
-    after: dict[int, set[int]] = {e.seq: set((flows or {}).get(e.seq, ())) for e in ordered}
+    by_seq = {e.seq: e for e in ordered}
+    drawn = {e.seq: [by_seq[seq] for seq in (flows or {}).get(e.seq, ())] for e in ordered}
+    after: dict[int, set[int]] = {
+        e.seq: {source.seq for source in drawn[e.seq] if ended_at(source) < sent_at(e)} for e in ordered
+    }
     by_lane: dict[str, list[Exchange]] = {}
     for exchange in ordered:
         by_lane.setdefault(exchange.lane, []).append(exchange)
@@ -107,8 +113,24 @@ def plan(
             after[exchange.seq] |= _conflicts(exchange, by_lane, lambda e: writes[e.seq])
     ends = {e.seq: seen_at(e) for e in ordered}
     start = ordered[0].times.head if ordered else 0
-    steps = tuple(_step(e, frozenset(after[e.seq]), ordered, ends, start) for e in ordered)
+    steps = tuple(
+        replace(_step(e, frozenset(after[e.seq]), ordered, ends, start), draws=_draws(e, drawn[e.seq])) for e in ordered
+    )
     return Plan(steps=steps, skipped=tuple(step for step in steps if step.skip))
+
+
+def _draws(e: Exchange, sources: Sequence[Exchange]) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (source.seq, given_by(source, sent_at(e)))
+        for source in sorted(sources, key=lambda source: source.seq)
+        if ended_at(source) >= sent_at(e) and why_not_sent(source) is None and source.times.head < e.times.head
+    )
+
+
+def given_by(exchange: Exchange, at: int) -> int:
+    """How many bytes of the answer's body had come by then."""
+    body = exchange.response.body if exchange.response else None
+    return sum(chunk.size for chunk in body.chunks if chunk.at <= at) if body else 0
 
 
 def _step(e: Exchange, after: frozenset[int], ordered: Sequence[Exchange], ends: Mapping[int, int], start: int) -> Step:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
-from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.values import Body, Chunk
+from replayproxy.core.canonical import VIEW_LIMIT, body_of
+from replayproxy.core.values import Body, Chunk, Fields, Response
 
 
 class Sink(Protocol):
@@ -19,13 +19,21 @@ class Sink(Protocol):
     def close(self) -> Body: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What came before the body."""
+
+    status: int
+    fields: Fields
+
+
 class Collector:
     """Takes a body piece by piece. `limit`: bytes after these are counted in `size` and dropped (of a stream that is
     closed from our side only as much counts as the recording has)."""
 
     def __init__(self, sink: Sink | None = None, limit: int | None = None) -> None:
         self.size = 0
-        self._begun = False
+        self.head: Head | None = None
         self._grown = asyncio.Event()
         self._sink = sink
         self._limit = limit
@@ -35,14 +43,21 @@ class Collector:
         self._chunk = 0
         self._chunks: list[Chunk] = []
 
-    def begin(self) -> None:
+    def begin(self, head: Head) -> None:
         """The answer's head is here."""
-        self._begun = True
+        self.head = head
         self._grown.set()
+
+    def so_far(self) -> Response | None:
+        """The answer as far as it has come, while its body is not larger than what is looked at."""
+        if self.head is None or self._taken > VIEW_LIMIT:
+            return None
+        return Response(status=self.head.status, reason=b"", version=b"", fields=self.head.fields,
+                        body=body_of(bytes(self._kept)))  # fmt: skip
 
     async def reached(self, size: int) -> None:
         """Returns once the head and that many bytes of the body have come."""
-        while not self._begun or self.size < size:
+        while self.head is None or self.size < size:
             self._grown.clear()
             await self._grown.wait()
 

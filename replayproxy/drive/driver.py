@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from replayproxy.core.bindings import Bindings, Substitution
+from replayproxy.core.canonical import body_of
 from replayproxy.core.schedule import NEVER, Plan, Step, ended_at, sent_at
 from replayproxy.core.values import Body, Exchange, Outcome, Request, Times
 from replayproxy.drive.collect import Collector, Sink
@@ -80,7 +81,10 @@ class Driver:
             for before in step.after:
                 self._followers.setdefault(before, []).append(step.seq)
         self._ended = {step.seq: asyncio.Event() for step in plan.steps}
+        self._begun = {step.seq: asyncio.Event() for step in plan.steps}
         self._last_order = 0
+        self._bodies: dict[int, Collector] = {}  # of the answers under way
+        self._sent: dict[int, Request] = {}
 
     async def run(self) -> Drive:
         """Returns when all has been answered, or what was in flight when the watcher had seen enough."""
@@ -101,6 +105,7 @@ class Driver:
                 self.drive.unsent.append(seq)
             else:
                 await self._send(step, recorded)
+        self._begun[seq].set()
         self._ended[seq].set()
         for follower in self._followers.get(seq, ()):
             self._left[follower] -= 1
@@ -109,28 +114,47 @@ class Driver:
 
     async def _send(self, step: Step, recorded: Exchange) -> None:
         target = self._targets[recorded.env]
+        await self._drawn(step)
         request = self._request(recorded, target)
         host = None if target.keep_host else target.origin.authority.encode()
+        self._sent[step.seq] = request
         order = self._order()
         self.drive.running[step.seq] = order
         wall = time.time_ns()
+        limited = _size(recorded) if step.close_after is not None else None
+        body = self._bodies[step.seq] = Collector(self._sink() if self._sink else None, limited)
+        self._begun[step.seq].set()
         answer = await self._lines.send(
             recorded.lane,
             target.origin,
             message(request, host=host, pieces=self._pieces),
             limit=self._limit + 2 * _took(recorded),
-            sink=self._sink() if self._sink else None,
+            body=body,
             leave=(lambda body: self._leave(step, recorded, body)) if step.close_after is not None else None,
-            keep_bytes=_size(recorded) if step.close_after is not None else None,
         )
         live = _live(recorded, request, host, answer, order, wall, target.origin)
         self.drive.live[step.seq] = live
-        del self.drive.running[step.seq]
+        del self.drive.running[step.seq], self._bodies[step.seq]
         self._bindings.learn(recorded, request, live.response)
         if await self._watcher.answered(recorded, live):
             self.drive.stopped = True
         done = replace(live, times=replace(live.times, c_out=time.monotonic_ns()))
         self.drive.live[step.seq] = done if live.outcome is Outcome.ANSWERED else live
+
+    async def _drawn(self, step: Step) -> None:
+        """Waits until streams still open have given what this request draws on, and learns the names in it."""
+        for seq, size in step.draws:
+            await self._begun[seq].wait()  # it does come: what it waits for had ended before this was sent
+            if seq not in self._bodies:
+                continue
+            body, recorded = self._bodies[seq], self._recorded[seq]
+            try:
+                async with asyncio.timeout(max(LEAVE_GRACE, 2 * _took(recorded))):
+                    await _first(body.reached(size), self._ended[seq].wait())
+            except TimeoutError:
+                pass  # it is sent as recorded, and what comes of it shows
+            if seq in self._sent:
+                self._bindings.learn(_cut(recorded, size), self._sent[seq], body.so_far())
 
     def _order(self) -> int:
         """Arrival keys are instants, and no two are equal."""
@@ -163,6 +187,23 @@ class Driver:
                 await body.reached(_size(recorded))
         except TimeoutError:
             return  # what is missing then shows as a difference of the body
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _cut(recorded: Exchange, size: int) -> Exchange:
+    """The exchange with so much of its answer's body."""
+    response = recorded.response
+    if response is None or response.body is None or response.body.inline is None:
+        return recorded
+    return replace(recorded, response=replace(response, body=body_of(response.body.inline[:size])))
 
 
 def _size(recorded: Exchange) -> int:

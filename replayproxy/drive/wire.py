@@ -17,7 +17,7 @@ import h11
 
 from replayproxy.core.canonical import all_fields
 from replayproxy.core.values import Fields, Outcome, Response
-from replayproxy.drive.collect import Collector, Sink
+from replayproxy.drive.collect import Collector, Head
 from replayproxy.drive.message import Message
 from replayproxy.drive.origin import Origin
 
@@ -86,20 +86,20 @@ class Lines:
         self._idle: dict[tuple[str, Origin], list[Connection]] = {}
 
     async def send(
-        self, lane: str, origin: Origin, message: Message, *, limit: float, sink: Sink | None = None,
-        leave: Leave | None = None, keep_bytes: int | None = None,
+        self, lane: str, origin: Origin, message: Message, *, limit: float, body: Collector | None = None,
+        leave: Leave | None = None,
     ) -> Answer:  # fmt: skip
         """Sends once and reads what comes. Never raises for what the environment does.
 
-        `limit`: seconds until the answer must be whole. `leave`: when to close it from our side; then only its first
-        `keep_bytes` bytes count.
+        `limit`: seconds until the answer must be whole. `body`: what takes the answer's body, and may be looked at
+        meanwhile. `leave`: when to close it from our side.
         """
         try:
             connection = self._kept(lane, origin) or await connect(origin)
         except OSError as refused:
             now = time.monotonic_ns()
             return Answer(response=None, outcome=Outcome.REFUSED, error=str(refused), fwd=now, up_end=now)
-        reading = Reading(connection, message, Collector(sink, keep_bytes))
+        reading = Reading(connection, message, body or Collector())
         answer = None
         try:
             answer = await reading.run(limit, leave)
@@ -181,7 +181,7 @@ class Reading:
                 self._informational.append((event.status_code, tuple(event.headers.raw_items())))
             elif isinstance(event, h11.Response):
                 self._head, self._first = event, time.monotonic_ns()
-                self._body.begin()
+                self._body.begin(Head(status=event.status_code, fields=tuple(event.headers.raw_items())))
             elif isinstance(event, h11.Data):
                 self._body.write(bytes(event.data))
                 if event.chunk_end:

@@ -291,7 +291,8 @@ async def test_a_stream_is_closed_from_our_side_and_only_as_much_as_recorded_cou
 
     async with raw_server(handler) as server:
         made = message(request(), host=None, pieces=no_pieces)
-        answer = await Lines().send("main", origin(server.url), made, limit=5, leave=leave, keep_bytes=18)
+        answer = await Lines().send("main", origin(server.url), made, limit=5, leave=leave,
+                                    body=Collector(limit=18))  # fmt: skip
         await asyncio.wait_for(closed.wait(), 5)
     assert answer.response is not None
     assert answer.response.body is not None
