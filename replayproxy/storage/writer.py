@@ -21,7 +21,7 @@ from replayproxy.storage import cold, locks
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.committer import Committer, Work
 from replayproxy.storage.environment import Environment
-from replayproxy.storage.layout import U64_MAX, episode_name_key, u64
+from replayproxy.storage.layout import U64_MAX, episode_name_key, number, u64
 from replayproxy.storage.numbers import Numbers
 from replayproxy.storage.sink import BodySink
 
@@ -72,16 +72,17 @@ class Writer:
         self._queue.put(Work(lambda batch: batch.update_run(run)))
 
     def open_episode(self, episode: Episode) -> Episode:
-        """Gives it its key at once; it is written with the next commit. A name taken in its run is WrongUsage."""
+        """Gives it its key at once; it is written with the next commit. A name taken in its run is WrongUsage, but
+        for the bucket of unattributed traffic: an appended run goes on with the one it has."""
         name, run_key = episode.name, episode.run_key
         if name != UNATTRIBUTED and (reason := why_not_a_name(name)):
             raise WrongUsage(f"{name!r} cannot name an episode: {reason}")
         with self._env.reading() as txn:
-            taken = txn.get(episode_name_key(run_key, name), db=self._env.dbs["episode-names"]) is not None
-        if taken or (run_key, name) in self._names:
+            taken = txn.get(episode_name_key(run_key, name), db=self._env.dbs["episode-names"])
+        if (run_key, name) in self._names or (taken is not None and name != UNATTRIBUTED):
             raise WrongUsage(f"an episode named {name!r} exists already", hint=f"{name}-a2")
         self._names.add((run_key, name))
-        made = replace(episode, key=self._numbers.next())
+        made = replace(episode, key=self._numbers.next() if taken is None else number(taken))
         self._open[made.key] = run_key
         future: Future[Any] = Future()
         future.add_done_callback(lambda done: self._named(run_key, name, done))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run, Snapshot
@@ -14,29 +14,36 @@ from replayproxy.storage.frame import Broken, seal_record
 from replayproxy.testing import body, episode, exchange
 from tests.storage import strategies
 
+few = settings(max_examples=40)
 
+
+@few
 @given(strategies.exchanges, st.integers(min_value=1))
 def test_an_exchange_comes_back_as_it_was(given_one: Exchange, seq: int) -> None:
     raw = encode_exchange(given_one)
     assert decode_exchange(raw, given_one.order, seq) == replace(given_one, seq=seq)
 
 
+@few
 @given(strategies.runs)
 def test_a_run_comes_back_as_it_was(run: Run) -> None:
     assert repr(cold.decode(Run, cold.encode(run))) == repr(run)
 
 
+@few
 @given(strategies.episodes, st.integers(0, 2**64 - 1))
 def test_an_episode_comes_back_as_it_was(given_one: Episode, session: int) -> None:
     back, writer = cold.decode_episode(cold.encode_episode(given_one, session))
     assert (repr(back), writer) == (repr(given_one), session)
 
 
+@few
 @given(strategies.snapshots)
 def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
     assert repr(cold.decode(Snapshot, cold.encode(snapshot))) == repr(snapshot)
 
 
+@few
 @given(strategies.events)
 def test_an_event_comes_back_as_it_was(event: Event) -> None:
     assert repr(cold.decode(Event, cold.encode(event))) == repr(event)
@@ -65,6 +72,7 @@ def test_a_record_under_the_key_of_another_is_broken() -> None:
         decode_exchange(encode_exchange(exchange(at_ms=1)), exchange(at_ms=2).order, 1)
 
 
+@few
 @given(strategies.exchanges, st.data())
 def test_a_changed_byte_is_always_noticed(given_one: Exchange, data: st.DataObject) -> None:
     raw = bytearray(encode_exchange(given_one))
@@ -74,6 +82,7 @@ def test_a_changed_byte_is_always_noticed(given_one: Exchange, data: st.DataObje
         decode_exchange(bytes(raw), given_one.order, 1)
 
 
+@few
 @given(strategies.exchanges, st.data())
 def test_a_cut_record_is_always_noticed(given_one: Exchange, data: st.DataObject) -> None:
     raw = encode_exchange(given_one)
@@ -81,6 +90,7 @@ def test_a_cut_record_is_always_noticed(given_one: Exchange, data: st.DataObject
         decode_exchange(raw[: data.draw(st.integers(0, len(raw) - 1))], given_one.order, 1)
 
 
+@few
 @given(strategies.json, st.binary(max_size=10))
 def test_a_document_of_another_shape_is_broken_and_nothing_else(document: Any, tail: bytes) -> None:
     """A checksum that fits says nothing about the shape: a record of a faulty writer must not bring a reader down."""

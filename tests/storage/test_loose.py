@@ -5,11 +5,12 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.storage.loose import pack, unpack
 
+few = settings(max_examples=50)
 leaves = (
     st.none()
     | st.booleans()
@@ -33,6 +34,7 @@ def kinds(value: Any) -> Any:
     return type(value), repr(value)
 
 
+@few
 @given(trees)
 def test_every_value_comes_back_as_it_was(value: Any) -> None:
     assert kinds(unpack(orjson.loads(orjson.dumps(pack(value))))) == kinds(value)

@@ -198,6 +198,21 @@ def test_the_unattributed_bucket_is_an_episode_of_its_own(store: Store, writer: 
     assert reader.count(reader.episode(made, UNATTRIBUTED)) == 1
 
 
+def test_an_appended_run_goes_on_with_its_unattributed_bucket(store: Store) -> None:
+    for at in range(2):
+        writer = store.writer()
+        made = writer.open_run(run("r"), append=True)
+        bucket = writer.open_episode(episode(UNATTRIBUTED, run_key=made.key))
+        with pytest.raises(WrongUsage, match="exists already"):
+            writer.open_episode(episode(UNATTRIBUTED, run_key=made.key))
+        writer.put_exchange(bucket.key, exchange(at_ms=at))
+        sealed = writer.seal(bucket).result(5)
+        writer.close()
+        assert sealed.seal is not None
+        assert sealed.seal.exchanges == at + 1
+        assert len(store.reader().trace(made, store.reader().episode(made, UNATTRIBUTED)).exchanges) == at + 1
+
+
 def test_removing_marks_and_frees_the_name(store: Store, writer: Writer) -> None:
     made, rollout = opened(writer)
     writer.seal(rollout).result(5)
