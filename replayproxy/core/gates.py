@@ -51,7 +51,8 @@ def gates(moves: Iterable[Move]) -> Gates:
     listed = list(moves)
     if len({move.lane for move in listed}) < 2:
         return Gates(cells=(), needs={}, where={})
-    paths = {move.at: segments(move.target) for move in listed}
+    known: dict[bytes, tuple[bytes, ...]] = {}
+    paths = {move.at: known.get(move.target) or known.setdefault(move.target, segments(move.target)) for move in listed}
     members: dict[_Cell, list[Move]] = defaultdict(list)
     for move in listed:
         if move.ended is not None:

@@ -105,7 +105,7 @@ def _where(entry: Entry, now: Situation) -> State:
 def _with_note(script: Script, near: Near, now: Situation) -> Near:
     entry = near.entry
     if near.state is State.CONSUMED:
-        places = script.queues[entry.lane, entry.key]
+        places = script.queues[entry.lane, entry.number]
         given = sum(1 for place in places if place in now.consumers)
         lane = "" if entry.lane == now.lane else f", in lane {entry.lane}"
         last = now.consumers[entry.at]

@@ -7,7 +7,7 @@ and no waiting here: the edge asks `may_go`, waits, and says `done` or `overdue`
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +15,7 @@ from enum import StrEnum
 from replayproxy.core.canonical import RequestKey
 from replayproxy.core.gates import Progress
 from replayproxy.core.nearest import Near
-from replayproxy.core.script import Entry, Identified, Script
+from replayproxy.core.script import Entry, Identified, Queue, Script
 from replayproxy.core.values import Outcome
 
 MISSES_KEPT = 1000
@@ -104,9 +104,9 @@ class Replayer:
         self.tally = Tally()
         self.requests = 0
         self.misses: dict[tuple[str, RequestKey], Miss] = {}
-        self._next: dict[object, int] = defaultdict(int)
+        self._next: dict[object, int] = {}
         self._consumer: dict[int, int] = {}
-        self._under_way: Counter[tuple[str, RequestKey]] = Counter()
+        self._under_way: dict[Queue, int] = {}
         self._progress = Progress(script.gates)
 
     def ask(self, asked: Identified, lane: str, at: int = 0) -> Serve | Miss:
@@ -116,24 +116,26 @@ class Replayer:
         if entry is None:
             return self._missed(asked, lane, at, expected)
         self._consumer[entry.at] = self.requests
-        slot = (lane, asked.key)
-        if self._under_way[slot]:
+        slot = (lane, asked.number)
+        others = self._under_way.get(slot, 0)
+        if others:
             # Two equal requests at once in one lane: which of them is the first cannot be known.
             self.tally.overlapping += 1
-        self._under_way[slot] += 1
+        self._under_way[slot] = others + 1
         grade = Grade.EXACT if entry.exact == asked.exact else Grade.CANONICAL
         self.tally.served[grade] += 1
         return Serve(entry=entry, grade=grade, number=self.requests)
 
     def _find(self, asked: Identified, lane: str) -> tuple[Entry | None, Entry | None]:
         script = self.script
-        slot: object = (lane, asked.key) if self.order is Order.LANE else lane
-        queue = script.queues.get((lane, asked.key), ()) if self.order is Order.LANE else script.lanes.get(lane, ())
-        position = self._next[slot]
+        by_key = self.order is Order.LANE
+        slot: Queue | str = (lane, asked.number) if by_key else lane
+        queue = script.queues.get((lane, asked.number), ()) if by_key else script.lanes.get(lane, ())
+        position = self._next.get(slot, 0)
         if position >= len(queue):
             return None, None
         entry = script.entries[queue[position]]
-        if entry.key != asked.key:
+        if entry.number != asked.number:
             return None, entry
         self._next[slot] = position + 1
         return entry, None
@@ -178,9 +180,11 @@ class Replayer:
 
     def done(self, serve: Serve) -> bool:
         """The answer has been given, or its agent has left. True: ask `may_go` again for those who wait."""
-        slot = (serve.entry.lane, serve.entry.key)
-        self._under_way[slot] -= 1
-        if not self._under_way[slot]:
+        slot = (serve.entry.lane, serve.entry.number)
+        others = self._under_way[slot] - 1
+        if others:
+            self._under_way[slot] = others
+        else:
             del self._under_way[slot]
         return self._progress.done(serve.entry.at)
 

@@ -21,8 +21,11 @@ INLINE_LIMIT = 4096
 type Exact = tuple[str, bytes, bytes, tuple[tuple[bytes, bytes], ...], bytes | None]
 """Environment, method, raw target, raw key fields, digest of the raw body: equal for byte-equal requests only."""
 
-type Queue = tuple[str, RequestKey]
-"""Lane and key: the n-th request of one queue gets its n-th recorded answer."""
+type Queue = tuple[str, int]
+"""Lane and number of the key: the n-th request of one queue gets its n-th recorded answer."""
+
+UNKNOWN = -1
+"""The number of a key that was never recorded."""
 
 _KEY_NAMES = frozenset(KEY_FIELDS)
 
@@ -39,12 +42,13 @@ def exact_key(env: str, request: Request) -> Exact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identified:
-    """A request that was asked, with the keys it is looked up by."""
+    """A request that was asked, with the keys it is looked up by. `number` is the script's for the key."""
 
     env: str
     request: Request
     exact: Exact
     key: RequestKey
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,12 +56,13 @@ class Entry:
     """One recorded exchange. `at` is its place in the script; `skip` says why it is never served ("": it is).
 
     `owed`: a replay that leaves it unused has not reproduced the episode. Resets and probes are not owed.
-    `write`: it may have changed the environment.
+    `write`: it may have changed the environment. `number` is the script's for the key.
     """
 
     at: int
     exchange: Exchange
     key: RequestKey
+    number: int
     exact: Exact
     skip: str
     owed: bool
@@ -74,14 +79,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Script:
-    """An episode ready to be replayed. `queues` and `lanes` hold places in `entries`, servable ones only, in order."""
+    """An episode ready to be replayed. `queues` and `lanes` hold places in `entries`, servable ones only, in order.
+
+    Keys are numbered, because hashing one costs more than everything else that is done for a small request.
+    """
 
     run: str
     episode: str
     entries: Sequence[Entry]
     queues: Mapping[Queue, Sequence[int]]
     lanes: Mapping[str, Sequence[int]]
-    keys: Mapping[Exact, RequestKey]
+    exact: Mapping[Exact, int]
+    keys: Sequence[RequestKey]
+    numbers: Mapping[RequestKey, int]
     gates: Gates
     lane_ambiguous: int
 
@@ -92,13 +102,17 @@ class Script:
     def known(self, env: str, request: Request) -> Identified | None:
         """The request with its keys, when one byte-equal to it was recorded. Costs no parsing."""
         exact = exact_key(env, request)
-        key = self.keys.get(exact)
-        return None if key is None else Identified(env=env, request=request, exact=exact, key=key)
+        number = self.exact.get(exact)
+        if number is None:
+            return None
+        return Identified(env=env, request=request, exact=exact, key=self.keys[number], number=number)
 
     def identify(self, env: str, request: Request) -> Identified:
         """The request with its keys. Parses the body: for a large one, call it in another thread."""
         key = request_key(env, request)
-        return Identified(env=env, request=request, exact=exact_key(env, request), key=key)
+        return Identified(
+            env=env, request=request, exact=exact_key(env, request), key=key, number=self.numbers.get(key, UNKNOWN)
+        )
 
 
 def why_not_served(exchange: Exchange) -> str:
@@ -136,32 +150,32 @@ def build(
     body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
     """
     entries: list[Entry] = []
-    moves: list[Move] = []
+    numbers: dict[RequestKey, int] = {}
     queues: dict[Queue, list[int]] = defaultdict(list)
     lanes: dict[str, list[int]] = defaultdict(list)
     for exchange in exchanges:
         body = exchange.request.body
         whole = exchange.request if body is None or body.inline is not None else _with_body(exchange.request, load)
         write = is_write(whole, (reads or {}).get(exchange.env, ()))
-        entry = _entry(len(entries), exchange, whole, write)
+        key = request_key(exchange.env, whole)
+        entry = _entry(len(entries), exchange, whole, key, numbers.setdefault(key, len(numbers)), write)
         entries.append(entry)
-        if entry.skip:
-            continue
-        queues[exchange.lane, entry.key].append(entry.at)
-        lanes[exchange.lane].append(entry.at)
-        if entry.owed:
-            moves.append(_move(entry))
+        if not entry.skip:
+            queues[exchange.lane, entry.number].append(entry.at)
+            lanes[exchange.lane].append(entry.at)
     served = [entry for entry in entries if not entry.skip]
-    key_of = {id(entry.exchange): entry.key for entry in served}
+    number_of = {id(entry.exchange): entry.number for entry in served}
     return Script(
         run=run,
         episode=episode,
         entries=entries,
         queues=dict(queues),
         lanes=dict(lanes),
-        keys={entry.exact: entry.key for entry in served},
-        gates=gates(moves),
-        lane_ambiguous=lane_ambiguities([entry.exchange for entry in served], lambda e: key_of[id(e)]),
+        exact={entry.exact: entry.number for entry in served},
+        keys=list(numbers),
+        numbers=numbers,
+        gates=gates([_move(entry) for entry in served if entry.owed] if len(lanes) > 1 else ()),
+        lane_ambiguous=lane_ambiguities([entry.exchange for entry in served], lambda e: number_of[id(e)]),
     )
 
 
@@ -170,19 +184,30 @@ def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:
     return replace(request, body=load(request.body))
 
 
-def _entry(at: int, exchange: Exchange, whole: Request, write: bool) -> Entry:
-    exact = exact_key(exchange.env, whole)
-    key = request_key(exchange.env, whole)
-    kept = replace(exchange, request=replace(exchange.request, body=_light(exchange.request.body)))
-    if kept.response is not None:
-        kept = replace(kept, response=replace(kept.response, body=_light(kept.response.body)))
-    skip = why_not_served(exchange)
-    owed = not (exchange.is_probe or exchange.is_reset)
-    return Entry(at=at, exchange=kept, key=key, exact=exact, skip=skip, owed=owed, write=write)
+def _entry(at: int, exchange: Exchange, whole: Request, key: RequestKey, number: int, write: bool) -> Entry:
+    return Entry(
+        at=at,
+        exchange=_lightened(exchange),
+        key=key,
+        number=number,
+        exact=exact_key(exchange.env, whole),
+        skip=why_not_served(exchange),
+        owed=not (exchange.is_probe or exchange.is_reset),
+        write=write,
+    )
+
+
+def _lightened(exchange: Exchange) -> Exchange:
+    """The exchange without those bytes of its bodies that the store can give again."""
+    request, response = exchange.request, exchange.response
+    if (body := _light(request.body)) is not request.body:
+        exchange = replace(exchange, request=replace(request, body=body))
+    if response is not None and (body := _light(response.body)) is not response.body:
+        exchange = replace(exchange, response=replace(response, body=body))
+    return exchange
 
 
 def _light(body: Body | None) -> Body | None:
-    """The body without its bytes where the store can give them again."""
     if body is None or body.inline is None or not body.pieces or body.size < INLINE_LIMIT:
         return body
     return replace(body, inline=None)

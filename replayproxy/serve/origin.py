@@ -17,7 +17,6 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
-from replayproxy.core.canonical import field
 from replayproxy.core.identity import Claims
 from replayproxy.core.receipt import MISS_STATUS, Document, no_episode_document
 from replayproxy.core.replayer import Miss, Serve
@@ -261,7 +260,7 @@ class Origin:
         return self._kept(visit, await self._give(visit, found, marks))
 
     async def _body(self, request: web.BaseRequest) -> Body:
-        if (field(request.raw_headers, b"expect") or b"").strip().lower() == b"100-continue":
+        if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(CONTINUE)
         return await read_body(request.content)
 
@@ -296,7 +295,7 @@ class Origin:
         response = exchange.response
         if response is None and exchange.outcome in OWN_STATUS:
             return await self._give_own(visit, serve)
-        host = field(visit.request.raw_headers, b"host")
+        host = visit.request.headers.get("Host", "").encode("latin-1", "replace")
         fields = self._dialect.agent_fields(visit.door, exchange, host, marks.prefix)
         planned = plan(exchange, fields)
         await self._send(visit, serve, planned)

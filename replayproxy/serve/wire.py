@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import Enum
 from http.client import responses
 
-from replayproxy.core.canonical import all_fields
 from replayproxy.core.script import is_bodyless
 from replayproxy.core.values import Body, Exchange, Fields, Outcome, Response
 
@@ -65,12 +64,17 @@ def lines(fields: Fields) -> bytes:
 def head_of(response: Response, fields: Fields) -> bytes:
     """Status line and fields. `fields` are the agent's view of them."""
     version = response.version if response.version.startswith(b"HTTP/1.") else b"HTTP/1.1"
-    before = b"".join(
-        b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, responses.get(status, "").encode(), lines(interim))
-        for status, interim in response.informational
-        if status != 100  # `Expect` is answered when the request is read
+    head = b"%b %d %b\r\n%b\r\n" % (version, response.status, response.reason, lines(fields))
+    return _interim(response) + head if response.informational else head
+
+
+def _interim(response: Response) -> bytes:
+    """The 1xx answers that came before; 100 is given when the request's body is read."""
+    return b"".join(
+        b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, responses.get(status, "").encode(), lines(fields))
+        for status, fields in response.informational
+        if status != 100
     )
-    return b"%b%b %d %b\r\n%b\r\n" % (before, version, response.status, response.reason, lines(fields))
 
 
 def plan(exchange: Exchange, fields: Fields) -> Plan:
@@ -82,63 +86,76 @@ def plan(exchange: Exchange, fields: Fields) -> Plan:
         if outcome is Outcome.CUT:
             return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.CLOSE, whole=False)
         raise ValueError(f"exchange {exchange.seq} has no answer, and its outcome is {outcome}")
-    framing = _framing(exchange.request.method, response)
+    framed = _framed(exchange.request.method, response)
     if outcome in HELD:
-        return _held(response, fields, framing)
+        return _held(response, fields, framed)
     broken = outcome in _BROKEN
-    ends = broken or framing is Framing.CLOSE or _announces_close(response) or not _fits(response, framing)
     return Plan(
         head=head_of(response, fields),
-        body=None if framing is Framing.NONE else response.body,
-        framing=framing,
-        ending=Ending.CLOSE if ends else Ending.KEEP,
+        body=None if framed.framing is Framing.NONE else response.body,
+        framing=framed.framing,
+        ending=Ending.CLOSE if broken or framed.closes or not framed.fits else Ending.KEEP,
         whole=not broken,
         trailers=response.trailers,
     )
 
 
-def _held(response: Response, fields: Fields, framing: Framing) -> Plan:
+def _held(response: Response, fields: Fields, framed: _Framed) -> Plan:
     body = response.body
-    streamed = bool(body and body.chunks) or (not (body and body.size) and framing is not Framing.LENGTH)
+    streamed = bool(body and body.chunks) or (not (body and body.size) and framed.framing is not Framing.LENGTH)
     if not streamed:
         # It was held in the proxy as one block: the agent left before it saw any of it.
         return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.HOLD, whole=False)
     return Plan(
-        head=head_of(response, fields), body=_without_end(body, response, framing), framing=framing,
+        head=head_of(response, fields), body=_without_end(body, framed), framing=framed.framing,
         ending=Ending.HOLD, whole=False,
     )  # fmt: skip
 
 
-def _without_end(body: Body | None, response: Response, framing: Framing) -> Body | None:
+def _without_end(body: Body | None, framed: _Framed) -> Body | None:
     """The body without its last piece where that would complete it: the agent had left before it got that."""
-    if body is None or framing is not Framing.LENGTH or not _fits(response, framing):
+    if body is None or framed.framing is not Framing.LENGTH or not framed.fits:
         return body
     left_out = body.chunks[-1].size
     kept = None if body.inline is None else body.inline[: body.size - left_out]
     return Body(size=body.size - left_out, digest=body.digest, inline=kept, pieces=body.pieces, chunks=body.chunks[:-1])
 
 
-def _framing(method: bytes, response: Response) -> Framing:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Framed:
+    """What the fields say of where the body ends."""
+
+    framing: Framing
+    closes: bool  # the fields announce that the connection ends
+    fits: bool  # the body that was kept is as long as its header says; else only the close can end it
+
+
+def _framed(method: bytes, response: Response) -> _Framed:
+    chunked = keeps = closes = False
+    lengths: list[bytes] = []
+    for name, value in response.fields:
+        if len(name) not in _LENGTHS:
+            continue
+        lowered = name.lower()
+        if lowered == b"content-length":
+            lengths.append(value.strip())
+        elif lowered == b"transfer-encoding":
+            chunked = value.lower().rpartition(b",")[2].strip() == b"chunked"
+        elif lowered == b"connection":
+            named = [token.strip() for token in value.lower().split(b",")]
+            closes, keeps = closes or b"close" in named, keeps or b"keep-alive" in named
+    closes = closes or (response.version == b"HTTP/1.0" and not keeps)
     if is_bodyless(method, response.status):
-        return Framing.NONE
-    codings = b",".join(all_fields(response.fields, b"transfer-encoding")).lower()
-    if codings.rpartition(b",")[2].strip() == b"chunked":
-        return Framing.CHUNKED
-    return Framing.LENGTH if all_fields(response.fields, b"content-length") else Framing.CLOSE
+        return _Framed(framing=Framing.NONE, closes=closes, fits=True)
+    if chunked:
+        return _Framed(framing=Framing.CHUNKED, closes=closes, fits=True)
+    if not lengths:
+        return _Framed(framing=Framing.CLOSE, closes=True, fits=True)
+    size = b"%d" % (response.body.size if response.body else 0)
+    return _Framed(framing=Framing.LENGTH, closes=closes, fits=all(length == size for length in lengths))
 
 
-def _fits(response: Response, framing: Framing) -> bool:
-    """Whether the body that was kept is as long as its header says; else only the close can end it."""
-    if framing is not Framing.LENGTH:
-        return True
-    size = response.body.size if response.body else 0
-    return all(value.strip() == b"%d" % size for value in all_fields(response.fields, b"content-length"))
-
-
-def _announces_close(response: Response) -> bool:
-    tokens = b",".join(all_fields(response.fields, b"connection")).lower().split(b",")
-    named = {token.strip() for token in tokens}
-    return b"close" in named or (response.version == b"HTTP/1.0" and b"keep-alive" not in named)
+_LENGTHS = frozenset(map(len, (b"content-length", b"transfer-encoding", b"connection")))
 
 
 def whole_body(plan: Plan) -> bytes | None:

@@ -10,6 +10,14 @@ from replayproxy.proxy.routes import Route, parse_upstream
 from replayproxy.serve.doors import Door
 from replayproxy.session.wiring import DYNAMIC
 
+_REWRITTEN = frozenset({b"location", b"content-location", b"link", b"set-cookie", b"alt-svc"})
+_LENGTHS = frozenset(map(len, _REWRITTEN))
+
+
+def _may_differ(name: bytes, value: bytes) -> bool:
+    """Whether an agent may have to see this field otherwise than the environment sent it. Nearly all need no look."""
+    return value[:4].lower() == b"http" or (len(name) in _LENGTHS and name.lower() in _REWRITTEN)
+
 
 class RecordedDialect:
     """The `Dialect` of a run: as its recorder treated the traffic."""
@@ -23,9 +31,12 @@ class RecordedDialect:
     def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
         if exchange.response is None:
             return ()
+        fields = exchange.response.fields
+        if not any(_may_differ(name, value) for name, value in fields):
+            return fields
         base = Route(env=door.env, listener=door.url, fixed=None, origin=door.origin, port=door.port)
         return to_agent(
-            without_alt_svc(exchange.response.fields),
+            without_alt_svc(fields),
             origins=self._origins(exchange),
             base_url=base.agent_base(agent_host, tls=False),
             prefix=prefix.decode("latin-1"),

@@ -41,7 +41,8 @@ async def asked(on: Staged, target: str = "/x") -> tuple[bytes, dict[str, Any]]:
 async def test_a_fault_in_any_step_is_a_local_500_and_no_reproduction(
     store: Store, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    run = record(store, {"e": [exchange("GET", "/x"), exchange("GET", "/y", body=b"fine")]})
+    linked = exchange("GET", "/x", headers={"Location": "/y", "Content-Length": "0"})
+    run = record(store, {"e": [linked, exchange("GET", "/y", body=b"fine")]})
     async with staged(store, run) as on:
         with monkeypatch.context() as broken:
             broken.setattr(step, planted)
