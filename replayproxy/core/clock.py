@@ -88,7 +88,7 @@ class Clock:
 def _one_offset(x: Instant, y: Instant, a: Span, b: Span) -> bool:
     """Whether one constant c exists with x = t + c for a t in `a`, and y = u + c for a u in `b`."""
     low_a, high_a = x.at - a[1] - SLACK, x.at + x.grain - a[0] + SLACK
-    low_b, high_b = y.at - b[1] - SLACK, y.at + y.grain - b[0] + SLACK
+    low_b, high_b = y.at - b[1], y.at + y.grain - b[0]
     return low_a <= high_b and low_b <= high_a
 
 

@@ -25,7 +25,8 @@ from replayproxy.core.comparison import (
     Root,
     StateDifference,
 )
-from replayproxy.core.differences import Difference, between
+from replayproxy.core.difference import Difference
+from replayproxy.core.differences import between
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.explain import Classes, Explainer, Where
 from replayproxy.core.fold import Folding, Step
@@ -151,6 +152,8 @@ class _Comparing:
             rules=dict(self._book.uses),
             expired_rules=tuple(rule.name for rule in self._book.expired),
             not_compared=dict(self._beside.most_common()),
+            exchanges_compared=len(self._both),
+            exchanges_different=len(self._found),
             snapshots_compared=compared,
         )  # fmt: skip
 

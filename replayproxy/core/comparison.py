@@ -140,6 +140,8 @@ class Comparison:
     rules: Mapping[str, int] = field(default_factory=dict)
     expired_rules: tuple[str, ...] = ()
     not_compared: Mapping[str, int] = field(default_factory=dict)
+    exchanges_compared: int = 0
+    exchanges_different: int = 0
     snapshots_compared: int = 0
 
     @property
@@ -158,7 +160,7 @@ class Comparison:
             "explained": dict(self.explained),
             "unpaired": unpaired(self.pairs, a, b),
             "differences": self.differences,
-            "pairs": len(self.pairs),
+            "exchanges": {"compared": self.exchanges_compared, "different": self.exchanges_different},
             "state": self.state.to_json() if self.state else None,
             "snapshots_compared": self.snapshots_compared,
             "undecided": list(self.undecided),

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from replayproxy.core.clock import Clock, Span, is_elapsed
-from replayproxy.core.differences import Difference
+from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import (
     Identifiers,
     Names,
@@ -163,10 +163,12 @@ class Explainer:
     def _texts(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
         if difference.asked and self.names.bound.get(a) == b:
             return _FRESH
-        if difference.role == "validator" and (found := self._validators.explains(difference, where.uri)):
-            return frozenset({"validator"}) if found else None
+        if difference.role == "validator":
+            if self._validators.explains(difference, where.uri):
+                return frozenset({"validator"})
+            return _CLOCK if self._moment(a, b, where) > 0 else None
         left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
-        classes: set[str] = {"authority"} if left != a and right != b else set()
+        classes = {"authority"} if self._own[0].findall(a) != self._own[1].findall(b) else set()
         if left == right:
             return frozenset(classes) if classes else None
         more = self._parts(left, right, difference, where)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.comparison import Fold, Root
-from replayproxy.core.differences import Difference
+from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import row_id, singular, table_noun
 from replayproxy.core.templates import is_parameter
 from replayproxy.core.tokens import long_tokens
@@ -182,7 +183,7 @@ def _place(path: str) -> tuple[str, ...]:
 
 def _things(place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """What a path is about: (`deal`, `17`) and (`note`, "") for `/deals/17/notes`."""
-    for segment, after in zip(place, (*place[1:], ""), strict=True):
+    for segment, after in pairwise((*place, "")):
         if not is_parameter(segment):
             yield singular(segment), after if is_parameter(after) else ""
 

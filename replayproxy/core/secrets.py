@@ -14,7 +14,7 @@ from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.comparison import NOT_SHOWN
-from replayproxy.core.differences import Difference
+from replayproxy.core.difference import Difference
 from replayproxy.core.tokens import skeleton
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.values import Exchange, Fields

@@ -17,7 +17,7 @@ from typing import Any
 from replayproxy.core import jsonvalue, prolly
 from replayproxy.core.canonical import digest
 from replayproxy.core.clock import Span
-from replayproxy.core.differences import Difference, from_change
+from replayproxy.core.difference import Difference, from_change
 from replayproxy.core.explain import Classes, Explainer, Where
 from replayproxy.core.renaming import is_digest, owners
 from replayproxy.core.times import parse_text

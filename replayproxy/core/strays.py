@@ -12,7 +12,7 @@ from typing import Any
 from replayproxy.core import jsonvalue
 from replayproxy.core.bodies import TREES, content
 from replayproxy.core.canonical import decoded
-from replayproxy.core.differences import Difference
+from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import Names, Renaming, owners
 from replayproxy.core.tokens import skeleton
 from replayproxy.core.treediff import ABSENT

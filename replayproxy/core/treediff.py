@@ -156,7 +156,7 @@ class _Diff:
         if pairs is not None:
             self.out.append(Change("order", at, bt, a, b))
         else:
-            pairs = align(*labels, self._likeness(a, b), window=_window(len(a), len(b)))
+            pairs = align(*labels, self._likeness(a, b, keyed=keys is not None), window=_window(len(a), len(b)))
         for x, y in pairs:
             if y is None:
                 assert x is not None
@@ -166,19 +166,23 @@ class _Diff:
             else:
                 self.walk(a[x], b[y], (*at, x), (*bt, y))
 
-    def _likeness(self, a: list[Any], b: list[Any]) -> Callable[[int, int], float]:
+    def _likeness(self, a: list[Any], b: list[Any], *, keyed: bool) -> Callable[[int, int], float]:
+        """How much two elements between the same two matches are one that changed.
+
+        Anything may have become anything else; but of two things with keys of their own, one left and one came.
+        """
+        least = 0.0 if keyed else 0.1
+
         def likeness(x: int, y: int) -> float:
             left, right = a[x], b[y]
-            if _type(left) != _type(right):
-                return 0.25 if not isinstance(left, dict | list) and not isinstance(right, dict | list) else 0
-            if not isinstance(left, dict):
-                return 0.5
+            if not isinstance(left, dict) or not isinstance(right, dict):
+                return 0.5 if _type(left) == _type(right) else least
             names = left.keys() | right.keys()
             same = sum(
                 1.0 if self.soft.give(left[name], True) == self.soft.give(right[name], False) else 0.5
                 for name in left.keys() & right.keys()
             )
-            return 2 * same / len(names) if names and same > 0.4 * len(names) else 0
+            return 2 * same / len(names) if names and same > 0.4 * len(names) else least
 
         return likeness
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from replayproxy.core.canonical import field
-from replayproxy.core.differences import Difference
+from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import Renaming
 from replayproxy.core.values import Exchange
 

@@ -1,0 +1,220 @@
+"""Compares two recorded episodes, or the episodes of two runs pair by pair."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from replayproxy.core.compare import compare
+from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Comparison, Root
+from replayproxy.core.episodepairs import Paired, pair_episodes
+from replayproxy.core.rules import Rule, RuleBook
+from replayproxy.core.values import UNATTRIBUTED, Episode, Run
+from replayproxy.errors import Exit, WrongUsage, worst
+from replayproxy.session.look import Found, Stores
+from replayproxy.storage import Reader
+
+type Progress = Callable[[int, int], None]
+type Side = tuple[Reader, Run, Episode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodePair:
+    """Two episodes that were compared, by address."""
+
+    a: str
+    b: str
+    comparison: Comparison
+
+    def to_json(self) -> dict[str, Any]:
+        return {"a": self.a, "b": self.b, **self.comparison.to_json(self.a, self.b)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRoot:
+    """One root, and the episodes in which it is one: the same change at the same place of the same kind of request.
+
+    `a`, `b` are the addresses of its first episodes, `differences` counts it and all that is folded under it.
+    """
+
+    root: Root
+    a: str
+    b: str
+    differences: int
+    episodes: int
+
+    def to_json(self) -> dict[str, Any]:
+        document = self.root.to_json(self.a, self.b)
+        return {**document, "consequences": self.differences - 1, "episodes": self.episodes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """What came out for A and B. `single`: both are episodes. `only_a`, `only_b`: episodes without a fellow."""
+
+    a: str
+    b: str
+    single: bool
+    pairs: Sequence[EpisodePair]
+    only_a: Sequence[Episode] = ()
+    only_b: Sequence[Episode] = ()
+    by_order: int = 0
+    roots: Sequence[RunRoot] = ()
+    explained: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
+    known_rules: Mapping[str, Rule] = field(default_factory=dict)
+    expired_rules: Sequence[str] = ()
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(pair.comparison.verdict for pair in self.pairs)
+
+    @property
+    def verdict(self) -> str:
+        if self.counts[DIFFERENT]:
+            return DIFFERENT
+        return UNDECIDED if self.counts[UNDECIDED] or not self.pairs else SAME
+
+    @property
+    def exit(self) -> int:
+        """A pair that cannot be judged outweighs one that differs, as everywhere."""
+        undecided = self.counts[UNDECIDED] or not self.pairs
+        different = self.counts[DIFFERENT]
+        return worst(Exit.UNJUDGED if undecided else Exit.OK, Exit.DIFFERENT if different else Exit.OK)
+
+    @property
+    def differences(self) -> int:
+        return sum(pair.comparison.differences for pair in self.pairs)
+
+    @property
+    def unused_rules(self) -> tuple[str, ...]:
+        return tuple(name for name, uses in self.rules.items() if not uses)
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"verdict": self.verdict, "a": self.a, "b": self.b}
+        if self.single and self.pairs:
+            (pair,) = self.pairs
+            return document | pair.comparison.to_json(self.a, self.b)
+        return document | {
+            "roots": [root.to_json() for root in self.roots],
+            "explained": dict(self.explained),
+            "unpaired": [*_listed("a", self.a, self.only_a), *_listed("b", self.b, self.only_b)],
+            "differences": self.differences,
+            "counts": {verdict: self.counts[verdict] for verdict in (SAME, DIFFERENT, UNDECIDED)},
+            "paired_by_order": self.by_order,
+            "pairs": [pair.to_json() for pair in self.pairs],
+            "rules": dict(self.rules),
+            "unused_rules": list(self.unused_rules),
+            "expired_rules": list(self.expired_rules),
+        }
+
+
+def _listed(side: str, run: str, episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+    return [{"side": side, "episode": f"{run}/{e.name}", "task": e.task, "seed": e.seed, "attempt": e.attempt}
+            for e in episodes]  # fmt: skip
+
+
+def diff(
+    stores: Stores, a: str, b: str, *, rules: Sequence[Rule] = (), today: date | None = None,
+    progress: Progress | None = None,
+) -> Diff:  # fmt: skip
+    """Compares what two addresses name: two episodes, or two runs. Raises UnknownAddress or WrongUsage."""
+    left, right = _meant(stores, a), _meant(stores, b)
+    runs = left.resolved.run, right.resolved.run
+    if left.resolved.episode is not None and right.resolved.episode is not None:
+        pairs = [(left.resolved.episode, right.resolved.episode)]
+        paired = Paired(pairs=pairs)
+    elif left.resolved.episode is None and right.resolved.episode is None:
+        paired = pair_episodes(left.reader.episodes(runs[0]), right.reader.episodes(runs[1]))
+    else:
+        raise WrongUsage(f"{a} and {b} are a run and an episode", hint="diff RUN RUN, or diff RUN/EPISODE RUN/EPISODE")
+    compared = []
+    for number, (x, y) in enumerate(paired.pairs, 1):
+        if progress is not None:
+            progress(number, len(paired.pairs))
+        compared.append(_compared((left.reader, runs[0], x), (right.reader, runs[1], y), rules, today))
+    if left.resolved.episode is not None:
+        return _summed(compared[0].a, compared[0].b, True, compared, paired, rules, today)
+    return _summed(runs[0].name, runs[1].name, False, compared, paired, rules, today)
+
+
+def _meant(stores: Stores, text: str) -> Found:
+    found = stores.find(text)
+    resolved = found.resolved
+    if resolved.finding is not None or resolved.seq is not None or resolved.snapshot is not None:
+        raise WrongUsage(f"diff takes episodes or runs, {text} is none", hint="RUN or RUN/EPISODE")
+    if resolved.episode is not None and resolved.episode.name == UNATTRIBUTED:
+        raise WrongUsage(f"{text} is traffic without an episode", hint="name an episode")
+    return found
+
+
+def _compared(a: Side, b: Side, rules: Sequence[Rule], today: date | None) -> EpisodePair:
+    traces = [reader.trace(run, episode) for reader, run, episode in (a, b)]
+    comparison = compare(traces[0], traces[1], rules=rules, load=a[0].node, load_b=b[0].node, today=today)
+    rewarded = _with_reward(comparison, a[2], b[2], RuleBook(rules, today))
+    return EpisodePair(a=traces[0].address, b=traces[1].address, comparison=rewarded)
+
+
+def _with_reward(comparison: Comparison, a: Episode, b: Episode, rules: RuleBook) -> Comparison:
+    """Reward and outcome, which the harness gave, are part of an episode: where both have one, they are compared."""
+    roots = list(comparison.roots)
+    explained, uses = Counter(comparison.explained), dict(comparison.rules)
+    for name, x, y in (("reward", a.reward, b.reward), ("outcome", a.outcome, b.outcome)):
+        if x is None or y is None or x == y or (isinstance(x, float) and isinstance(y, float) and _near(x, y)):
+            continue
+        rule = rules.find("", f"episode/{name}", frozenset({"ignore", "mask"}))
+        if rule is not None:
+            explained[f"rule:{rule.name}"] += 1
+            uses[rule.name] = uses.get(rule.name, 0) + 1
+        else:
+            pointer = f"episode/{name}"
+            roots.append(Root(a=None, b=None, pointer=pointer, values=(x, y), kind=name, request="the episode"))
+    verdict = DIFFERENT if roots and comparison.verdict == SAME else comparison.verdict
+    return replace(comparison, roots=tuple(roots), explained=dict(explained), rules=uses, verdict=verdict)
+
+
+def _near(x: float, y: float) -> bool:
+    return abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+
+
+def _summed(
+    a: str, b: str, single: bool, pairs: Sequence[EpisodePair], paired: Paired, rules: Sequence[Rule],
+    today: date | None,
+) -> Diff:  # fmt: skip
+    explained: Counter[str] = Counter()
+    uses: Counter[str] = Counter(dict.fromkeys(RuleBook(rules, today).uses, 0))
+    for pair in pairs:
+        explained.update(pair.comparison.explained)
+        uses.update(pair.comparison.rules)
+    return Diff(
+        a=a, b=b, single=single, pairs=pairs, only_a=paired.only_a, only_b=paired.only_b,
+        by_order=paired.by_order, roots=tuple(_merged(pairs)), explained=dict(explained.most_common()), rules=uses,
+        known_rules={rule.name: rule for rule in rules},
+        expired_rules=[rule.name for rule in RuleBook(rules, today).expired],
+    )  # fmt: skip
+
+
+def _merged(pairs: Sequence[EpisodePair]) -> Iterator[RunRoot]:
+    """The same root in many episodes is one; the most frequent come first, the rest in the order of time."""
+    merged: dict[tuple[str, ...], RunRoot] = {}
+    for pair in pairs:
+        seen: set[tuple[str, ...]] = set()
+        for root in pair.comparison.roots:
+            key = _likeness(root)
+            known = merged.get(key)
+            if known is None:
+                known = RunRoot(root=root, a=pair.a, b=pair.b, differences=0, episodes=0)
+            count, episodes = known.differences + 1 + root.consequences, known.episodes + (key not in seen)
+            merged[key] = replace(known, differences=count, episodes=episodes)
+            seen.add(key)
+    yield from sorted(merged.values(), key=lambda root: -root.episodes)
+
+
+def _likeness(root: Root) -> tuple[str, ...]:
+    general = re.sub(r"/\d+(?=/|\Z)", "/*", root.pointer)
+    values = root.values if root.kind in ("status", "outcome", "reward") else ()
+    return root.template or root.request, general, root.kind, root.note, *map(str, values)
