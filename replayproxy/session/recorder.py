@@ -14,7 +14,7 @@ from typing import Any
 
 from replayproxy import __version__
 from replayproxy.core.identity import EpisodeBook
-from replayproxy.core.values import UNATTRIBUTED, EnvWiring, Episode, Run
+from replayproxy.core.values import EnvWiring, Episode, Run
 from replayproxy.errors import Problem, UnknownAddress, WrongUsage
 from replayproxy.proxy.engine import ProxyEngine
 from replayproxy.proxy.listeners import authority, bind, bound_address
@@ -42,7 +42,7 @@ class Recorder:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ControlServer | None = None
         self._stopped = False
-        bucket, used = self._earlier()
+        used = self._earlier()
         book = EpisodeBook(undeclared=options.undeclared, option=options.episode)
         book.reserve(used)
         if options.episode is not None and book.is_taken(options.episode):
@@ -57,7 +57,7 @@ class Recorder:
         )  # fmt: skip
         self.recording = Recording(
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
-            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets, bucket=bucket,
+            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets,
         )  # fmt: skip
         self.engine = ProxyEngine(
             self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=options.upstream_timeout
@@ -71,20 +71,16 @@ class Recorder:
         )
         self.control = ""
 
-    def _earlier(self) -> tuple[Episode | None, list[str]]:
-        """What the run holds already, where it is appended to: its bucket, and the names that are used up."""
+    def _earlier(self) -> list[str]:
+        """The names that are used up, where a run is appended to."""
         if not self.options.append:
-            return None, []
+            return []
         reader = self._store.reader()
         try:
             run = reader.run(self.options.run)
         except UnknownAddress:
-            return None, []
-        try:
-            bucket: Episode | None = reader.episode(run, UNATTRIBUTED)
-        except UnknownAddress:
-            bucket = None
-        return bucket, [episode.name for episode in reader.episodes(run)]
+            return []
+        return [episode.name for episode in reader.episodes(run)]
 
     def _wired(self) -> Run:
         options = self.options

@@ -46,7 +46,6 @@ class Recording:
         now: Callable[[], int],
         wall: Callable[[], int],
         resets: Sequence[Reset] = (),
-        bucket: Episode | None = None,
     ) -> None:
         self.writer, self.run, self.book = writer, run, book
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
@@ -58,7 +57,7 @@ class Recording:
         self.lives: dict[str, Live] = {}
         self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
         self._resets = tuple(resets)
-        self._bucket = bucket
+        self._bucket: Episode | None = None
         self._last_order = 0
         self._open_keys: set[int] = set()
         self._connections = Connections(self.put_event, now=now, wall=wall)
@@ -98,7 +97,7 @@ class Recording:
         live.keys.clear()
 
     def bucket(self) -> Episode:
-        """Where unattributed traffic goes; made with the first of it."""
+        """Where unattributed traffic goes; made with the first of it, or the one that the run has already."""
         if self._bucket is None:
             opened = Episode(
                 key=0, run_key=self.run.key, name=UNATTRIBUTED, declared=False,
@@ -287,7 +286,7 @@ class Recording:
 
     def fault(self, ticket: Ticket | None, where: str, error: BaseException) -> None:
         """Evidence is missing from here on. Never raises."""
-        text = " ".join(f"{where}: {error or type(error).__name__}".split())[:200]
+        text = " ".join(f"{where}: {str(error) or type(error).__name__}".split())[:200]
         try:
             live = self.live_of(ticket) if ticket is not None else None
             if live is not None:
