@@ -70,10 +70,8 @@ def compare(
     `load` (`load_b`) reads a node of A's (B's) snapshots; without it states are not compared. `today` decides which
     rules have expired; None: none has.
     """
-    return _Comparing(
-        a, b, pairs if pairs is not None else pair(a.exchanges, b.exchanges), RuleBook(rules, today),
-        (authorities_a | own_addresses(a), authorities_b | own_addresses(b)), bindings or {}, load, load_b or load,
-    ).run()  # fmt: skip
+    addresses = authorities_a | own_addresses(a), authorities_b | own_addresses(b)
+    return _Comparing(a, b, pairs, RuleBook(rules, today), addresses, bindings or {}, load, load_b or load).run()
 
 
 def own_addresses(trace: Trace) -> frozenset[str]:
@@ -100,7 +98,7 @@ class _Comparing:
         self,
         a: Trace,
         b: Trace,
-        pairs: SeqPairs,
+        pairs: SeqPairs | None,
         book: RuleBook,
         authorities: tuple[frozenset[str], frozenset[str]],
         bindings: Mapping[str, str],
@@ -108,7 +106,8 @@ class _Comparing:
         load_b: Load | None,
     ) -> None:
         self._sides = (a, b)
-        self._seqs = tuple(pairs)
+        self._aligned = pairs is None
+        self._seqs = tuple(pair(a.exchanges, b.exchanges) if pairs is None else pairs)
         self._book = book
         self._loads = (load, load_b)
         by_a, by_b = ({e.seq: e for e in trace.exchanges} for trace in (a, b))
@@ -323,7 +322,8 @@ class _Comparing:
             if trace.episode.state is not EpisodeState.SEALED:
                 why = f": {trace.episode.faults[0]}" if trace.episode.faults else ""
                 yield f"{side} ({trace.address}) is {trace.episode.state}{why}"
-            if ambiguous := _ambiguous(trace.exchanges):
+            # Whoever gives the pairs knows which is which.
+            if self._aligned and (ambiguous := _ambiguous(trace.exchanges)):
                 yield f"{ambiguous} exchanges of {side} overlap an equal request of their lane: their order is unknown"
         if not self._rows and not snapshots:
             yield "nothing to compare: neither episode holds an exchange"
