@@ -72,7 +72,7 @@ def _line(line: Line) -> str:
     x = line.exchange
     asked = f"{safe(x.request.method):<6} {safe(x.env)} {_cut(safe(x.request.target), TARGET_WIDTH)}"
     status = str(x.response.status) if x.response else "-"
-    notes = [*line.notes, *(change_text(change) for change in line.changes)]
+    notes = [*map(safe, line.notes), *(change_text(change) for change in line.changes)]
     if x.outcome is not Outcome.ANSWERED:
         notes.insert(0, x.outcome.value)
     if x.is_reset or x.is_probe:

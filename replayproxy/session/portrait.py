@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from replayproxy.core import jsonvalue, prolly
-from replayproxy.core.values import Episode, Exchange, Row, RowChange, Run, Snapshot
+from replayproxy.core.values import UNATTRIBUTED, Episode, Exchange, Row, RowChange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import Reader
 
@@ -28,7 +28,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One exchange, its body not loaded. `at_ns`: since the episode began. `beside`: it overlaps a neighbour."""
+    """One exchange, its body not loaded. `at_ns`: since the episode began. `beside`: it overlaps a neighbour. `notes`:
+    what findings say of it, or why no carrier gave it an episode."""
 
     exchange: Exchange
     at_ns: int
@@ -117,7 +118,8 @@ def _lines(
 ) -> Iterator[Line]:
     stream = reader.exchanges(episode)
     current = next(stream, None)
-    start = episode.opened or (current.times.head if current else 0)
+    first = current.times.head if current else 0
+    start = min(episode.opened or first, first)  # a bucket that was gone on with was opened after its first exchange
     open_until = 0
     while current is not None:
         following = next(stream, None)
@@ -129,7 +131,7 @@ def _lines(
             at_ns=current.times.head - start,
             took_ns=end - current.times.head or None,
             beside=beside,
-            notes=tuple(roles.get(current.seq, ())),
+            notes=(*roles.get(current.seq, ()), *([current.carrier] if episode.name == UNATTRIBUTED else ())),
             changes=tuple(change(reader, before, after) for before, after in pairs.get(current.seq, ())),
         )
         current = following

@@ -43,6 +43,10 @@ def test_an_episode_is_shown_as_a_dialogue(call: Call, recorded: Path) -> None:
     assert lines[9] == "5 exchanges, 3 snapshots        next: replayproxy show F1"
 
 
+def test_unattributed_traffic_is_shown_with_the_reason(call: Call, recorded: Path) -> None:
+    assert call("show", "nightly/unattributed").text.splitlines()[2].endswith("1 ms  no carrier")
+
+
 def test_an_episode_as_json(call: Call, recorded: Path) -> None:
     told = call("show", "nightly/a", "--json").json
     wanted = {"run": "nightly", "episode": "a", "task": "crm-7", "seed": 7, "attempt": 1, "state": "sealed",

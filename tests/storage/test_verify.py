@@ -71,6 +71,19 @@ def test_a_whole_store_is_whole_and_an_incomplete_episode_is_no_damage(path: Pat
     assert report.read["blobs"] == 1 + len(STATE.nodes)
 
 
+def test_a_store_that_is_being_written_is_whole(path: Path) -> None:
+    with open_store(path) as store:
+        writer = store.writer()
+        rollout = writer.open_episode(episode("now", run_key=store.reader().run("r").key))
+        for n in range(50):
+            writer.put_exchange(rollout.key, exchange(at_ms=n, body=b"q" * 9000))
+            if n % 10 == 0:
+                writer.flush().result(5)
+                assert [line for line in scan.lines(path) if "damaged" in line] == []
+        writer.close()
+    assert places(path) == []
+
+
 def gone(_: bytes) -> None:
     return None
 
