@@ -101,9 +101,9 @@ class Across:
         return why, dirt
 
     def _survivor(self, series: str, instance: str, change: RowChange, until: int) -> Survivor:
-        writers = self._swept.ledger.writers(series, instance, Row(change.table, change.key))
-        writer, maker = leaver(writers, change.before, change.after, until)
-        return Survivor(change=change, writer=writer, maker=maker)
+        ledger, row = self._swept.ledger, Row(change.table, change.key)
+        writer, maker = leaver(ledger.writers(series, instance, row), change.before, change.after, until)
+        return Survivor(change=change, writer=writer, maker=maker, perhaps=ledger.perhaps(series, instance, row))
 
     def _unchanged_since(self, summary: Summary, series: str, start: Start) -> str | None:
         """The episode before on this instance, if it wrote and its last state is this start."""

@@ -15,6 +15,7 @@ from replayproxy.detect.finding import (
     Witness,
     exchange_address,
     plain,
+    seconds,
     snapshot_address,
     witness,
 )
@@ -80,10 +81,10 @@ def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flow
         reproduce=_redrive(run, [polluter, dirt.episode], dirt),
         title=f"{dirt.episode} read what {polluter} had left in {survivor.change.table}/{survivor.change.key}",
         cannot_say="whether the reward depends on it",
-        times={
-            "write": survivor.writer.at if survivor.writer else None, "start": [dirt.start.begun, dirt.start.done],
-            "read": first.exchange.times.fwd,
-        },
+        times=seconds(
+            write=survivor.writer.at if survivor.writer else None, start=(dirt.start.begun, dirt.start.done),
+            read=first.exchange.times.fwd,
+        ),
         effect={
             "from": polluter, "rows": _rows(survivors), "reads": len({sight.seq for sight in sights}),
             "values": sum(flow.made.episode == polluter for flow in flows),
@@ -119,7 +120,10 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
         ),
         reproduce=_redrive(run, [*names[:1], dirt.episode], dirt),
         title=_reset_title(dirt, names), cannot_say="whether the agent was influenced by it",
-        times={"start": [dirt.start.begun, dirt.start.done]},
+        times=seconds(
+            write=first.writer.at if first is not None and first.writer is not None else None,
+            start=(dirt.start.begun, dirt.start.done),
+        ),
         effect={"from": names, "rows": _rows(dirt.survivors), "row_count": len(dirt.survivors), "envs": sorted(envs)},
         covers=frozenset((dirt.episode, sight.seq) for sight in seen), count=max(1, len(dirt.survivors)),
         at=dirt.start.begun,
@@ -228,7 +232,7 @@ def from_flows(
         reproduce=f"replayproxy redrive {run}/{maker} {run}/{reader} --env NAME=URL",
         title=f"{reader} was shown a value that {maker} had made",
         cannot_say="whether the reward depends on it",
-        times={"made": first.made.fwd, "read": first.up_end},
+        times=seconds(made=first.made.fwd, read=first.up_end),
         effect={"from": maker, "values": len(judged), "reads": len({flow.seq for flow in judged})},
         covers=frozenset((reader, flow.seq) for flow in judged), count=len(judged), at=first.up_end,
     )  # fmt: skip

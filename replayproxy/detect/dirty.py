@@ -32,6 +32,7 @@ class Survivor:
     change: RowChange
     writer: Written | None
     maker: Written | None = None
+    perhaps: frozenset[str] = frozenset()  # episodes of which one wrote it
 
     @property
     def row(self) -> Row:
@@ -67,8 +68,9 @@ class Dirt:
     @property
     def foreign_only(self) -> bool:
         """Whether all of it is the work in progress of episodes that were open at the same time."""
+        then = set(self.open_then)
         return bool(self.survivors) and all(
-            s.writer is not None and s.writer.episode in self.open_then for s in self.survivors
+            s.writer.episode in then if s.writer is not None else bool(s.perhaps & then) for s in self.survivors
         )
 
 

@@ -141,6 +141,20 @@ def plain(value: Any, limit: int = 400) -> Any:
     return float(text) if jsonvalue.same(float(text), value) else text
 
 
+def seconds(**instants: int | tuple[int | None, int | None] | None) -> dict[str, Any]:
+    """Instants as seconds after the first of them; a pair is an interval, and what never came is null."""
+    flat = [at for given in instants.values() for at in (given if isinstance(given, tuple) else (given,))]
+    origin = min((at for at in flat if at is not None), default=0)
+
+    def after(at: int | None) -> float | None:
+        return None if at is None else round((at - origin) / 1e9, 6)
+
+    return {
+        f"{name}_s": [after(at) for at in given] if isinstance(given, tuple) else after(given)
+        for name, given in instants.items()
+    }
+
+
 def exchange_address(run: str, episode: str, seq: int) -> str:
     return f"{run}/{episode}#{seq}"
 

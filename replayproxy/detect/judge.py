@@ -44,6 +44,7 @@ class Judgement:
     coverage: Mapping[str, Coverage]
     caught: Mapping[str, str]
     rate: Rate
+    counted: tuple[str, ...]  # the sealed episodes with an exchange
     incomplete: tuple[str, ...]
     open_yet: tuple[str, ...]
     exchanges: int
@@ -54,9 +55,8 @@ class Judgement:
     notes: tuple[str, ...]
 
 
-def judge_run(source: Source, *, given: Given | None = None, only: Collection[str] | None = None) -> Judgement:
-    """Reads each episode once, and those that look odd a second time. `only`: the episodes that are reported on;
-    the others are evidence."""
+def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
+    """Reads each episode once, and those that look odd, or have siblings, a second time."""
     states = States(source.load)
     swept = Sweep(source, states).run()
     references = References(states, _starts(swept), given)
@@ -66,7 +66,7 @@ def judge_run(source: Source, *, given: Given | None = None, only: Collection[st
     covered = frozenset(pair for finding in findings for pair in finding.covers)
     siblings = Siblings(source, swept, references)
     findings += siblings.run(covered)
-    return _judgement(source, swept, across, siblings, findings, references, only)
+    return _judgement(source, swept, across, siblings, findings, references)
 
 
 def _starts(swept: Swept) -> list[Start]:
@@ -127,7 +127,7 @@ class Siblings:
         source = self._source
         compared = nondeterminism.look(
             source.trace(alike[0].episode), (source.trace(other.episode) for other in alike[1:]),
-            load=source.load, rules=source.rules, covered=covered,
+            load=source.load, rules=source.rules, today=source.today, covered=covered,
         )  # fmt: skip
         for name, count in compared.exchanges.items():
             if not count:
@@ -169,9 +169,9 @@ def _disturbed(summaries: Sequence[Summary]) -> set[str]:
 
 def _judgement(
     source: Source, swept: Swept, across: Across, siblings: Siblings, findings: Sequence[Finding],
-    references: References, only: Collection[str] | None,
+    references: References,
 ) -> Judgement:  # fmt: skip
-    summaries = {n: s for n, s in swept.summaries.items() if only is None or n in only}
+    summaries = swept.summaries
     envs = list(source.run.envs)
     caught = spread((s.span for s in swept.summaries.values()), findings, across.clean_starts, envs)
     by_episode: dict[str, list[Finding]] = defaultdict(list)
@@ -188,9 +188,8 @@ def _judgement(
     opened = {name: s.span.opened_wall for name, s in swept.summaries.items()}
     return Judgement(
         run=source.run.name,
-        findings=tuple(in_order((f for f in findings if f.episode in summaries), opened)),
-        words=words, coverage=coverage, caught={n: f for n, f in caught.items() if n in summaries},
-        rate=rate(words, lost, counted),
+        findings=tuple(in_order(findings, opened)), words=words, coverage=coverage, caught=caught,
+        rate=rate(words, lost, counted), counted=tuple(counted),
         incomplete=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.INCOMPLETE),
         open_yet=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.OPEN),
         exchanges=sum(s.exchanges for s in summaries.values()), lost=lost,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from replayproxy.core import jsonvalue
@@ -52,13 +53,14 @@ class Compared:
 
 
 def look(
-    first: Trace, others: Iterable[Trace], *, load: Load, rules: Sequence[Rule], covered: frozenset[tuple[str, int]]
-) -> Compared:
+    first: Trace, others: Iterable[Trace], *, load: Load, rules: Sequence[Rule], today: date | None,
+    covered: frozenset[tuple[str, int]],
+) -> Compared:  # fmt: skip
     """Compares each of the others with the first. `covered`: exchanges that other findings explain."""
     result = Compared(representative=first.episode.name, starts={first.episode.name: _starts(first)})
     for other in others:
         name = other.episode.name
-        comparison = compare(first, other, rules=rules, load=load, load_b=load)
+        comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
         cut_a, cut_b = _cut(comparison)
         result.until[name] = cut_a - 1 if cut_a is not None else len(first.exchanges)
         result.exchanges[name] = sum(1 for a, b in comparison.pairs if a and b and (cut_a is None or a < cut_a))
@@ -220,7 +222,6 @@ def _finding(
         reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
         title=f"{odd.method} {odd.target} was answered otherwise than in {normal}, everything before it being equal",
         cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
-        times={"reference": usual.fwd, "read": odd.fwd},
         effect={
             "outcomes": len(counts), "of": total, "usual": max(counts.values()),
             "values": [list(item) for item in counts.most_common(5)], "further": divergence.root.consequences,

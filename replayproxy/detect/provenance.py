@@ -177,10 +177,9 @@ class Provenance:
                     self._make(value, own, _made(episode, exchange, path, sent=False))
             elif made is None:
                 self._see(value)
-            elif made.episode != episode and judged:
-                if value not in own.flowed and len(own.flowed) < MAX_FLOWS:
-                    own.flowed.add(value)
-                    self._flow(token, value, made, episode, exchange, path)
+            elif made.episode != episode and judged and value not in own.flowed and len(own.flowed) < MAX_FLOWS:
+                own.flowed.add(value)
+                self._flow(token, value, made, episode, exchange, path)
 
     def _flow(
         self, token: str, value: int, made: Made, episode: str, exchange: Exchange, path: tuple[str | int, ...]

@@ -18,8 +18,8 @@ type Group = tuple[str | None, int | None, str]
 """Task, seed, and the environment's build where the harness tells it."""
 
 
-type Given = Mapping[tuple[Group | None, str], Reference]
-"""References that the user named; group None: for every task and seed."""
+type Given = Mapping[tuple[tuple[str | None, int | None] | None, str], Reference]
+"""References that the user named, by task and seed, and series; None: for every task and seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +69,13 @@ class References:
 
     def of(self, group: Group, series: str) -> Reference | None:
         """None: there is none, because too few starts, or too few that agree, or neither task nor seed is known."""
-        given = self._given.get((group, series)) or self._given.get((None, series))
+        given = self._given.get((group[:2], series)) or self._given.get((None, series))
         if given is not None:
             return given
         if group[0] is None and group[1] is None:
             return None
         if (group, series) not in self._references:
-            self._references[group, series] = self._common(self._by_group[group, series])
+            self._references[group, series] = self.common(self._by_group[group, series])
         return self._references[group, series]
 
     def starts(self, group: Group, series: str) -> list[Start]:
@@ -102,8 +102,9 @@ class References:
                 self._compared[a, b] = None
         return self._compared[a, b]
 
-    def _common(self, starts: list[Start]) -> Reference | None:
-        if len(starts) < ENOUGH:
+    def common(self, starts: list[Start], enough: int = ENOUGH) -> Reference | None:
+        """The state that more than half of at least `enough` starts have."""
+        if len(starts) < enough:
             return None
         counts = Counter(start.root for start in starts)
         first = {start.root: start for start in reversed(starts)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, Trace
@@ -25,6 +26,7 @@ class Source:
     load: Callable[[bytes], bytes]
     bucket: Trace | None = None
     rules: Sequence[Rule] = ()
+    today: date | None = None  # the day that rules are measured by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from replayproxy.detect.finding import (
     Witness,
     exchange_address,
     plain,
+    seconds,
     snapshot_address,
 )
-from replayproxy.detect.history import NEVER
+from replayproxy.detect.history import NEVER, Verdict
 from replayproxy.detect.ops import PRESENCE, Op
 from replayproxy.detect.stale_read import COVERAGE_GATE, Judged, Sight, Stale
 from replayproxy.detect.timeline import Timeline
@@ -87,7 +88,7 @@ def _finding(
     reads = {(s.sight.op.episode, s.sight.op.seq) for s in folded}
     witnesses = [_witness(run, writer, "write", first.current)] if writer else []
     witnesses.append(_witness(run, sight.op, "read", sight.value, sight.pointer))
-    seconds = verdict.delta / 1e9
+    late = verdict.delta / 1e9
     return Finding(
         kind=Kind.STALE_READ, sub=_sub(first, own), grade=grade,
         blame=Blame.ENVIRONMENT, blame_reason="the write had been answered before the read was sent",
@@ -96,19 +97,21 @@ def _finding(
         exchanges=tuple(witnesses), snapshots=_snapshots(run, timeline, first),
         assumptions=_assumptions(timeline, sight, agreement), ruled_out=_ruled_out(timeline, first),
         reproduce=f"replayproxy redrive {run}/{episode} --env {sight.op.env}=URL --repeat 5",
-        title=_title(first, seconds),
+        title=_title(first, late),
         cannot_say="which layer kept the old value" + (f"; {doubt}" if doubt else ""),
-        times={
-            "write": [writer.fwd, None if writer.end == NEVER else writer.end] if writer else None,
-            "read": [sight.op.fwd, sight.op.end],
-            "out_of_date_s": seconds,
-        },
+        times=_times(sight.op, writer, verdict),
         effect={
-            "out_of_date_s": seconds, "reads": len(reads), "cells": len(folded),
+            "out_of_date_s": late, "reads": len(reads), "cells": len(folded),
             "row": f"{sight.row.table}/{sight.row.key}",
         },
         covers=frozenset(reads), count=len(reads), at=sight.op.fwd,
     )  # fmt: skip
+
+
+def _times(read: Op, writer: Op | None, verdict: Verdict) -> dict[str, object]:
+    write = (writer.fwd, None if writer.end == NEVER else writer.end) if writer else None
+    told = seconds(write=write, overwritten=read.fwd - verdict.delta, read=(read.fwd, read.end))
+    return {name: at for name, at in told.items() if at is not None}
 
 
 def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> Witness:
@@ -119,10 +122,10 @@ def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> W
     )  # fmt: skip
 
 
-def _title(stale: Stale, seconds: float) -> str:
+def _title(stale: Stale, late: float) -> str:
     what = stale.sight.pointer or stale.sight.row.key
     by = f"{stale.writer.method} {stale.writer.target} had changed it" if stale.writer else "it had changed"
-    return f"{stale.sight.op.target} returned {what} as it was before; at least {seconds:.3f} s earlier {by}"
+    return f"{stale.sight.op.target} returned {what} as it was before; at least {late:.3f} s earlier {by}"
 
 
 def _snapshots(run: str, timeline: Timeline, stale: Stale) -> tuple[str, ...]:

@@ -177,11 +177,9 @@ def _not_there(
 def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator[Op]:
     longest = max((len(op.rows) for op in askers), default=0)
     for op in askers:
-        if op.absent == row:
+        shorter = op.absent is None and len(op.rows) < longest and all(one.row != row for one in op.rows)
+        if op.absent == row or (shorter and _as_shown(timeline, row, op, askers)):
             yield op
-        elif op.absent is None and len(op.rows) < longest and all(one.row != row for one in op.rows):
-            if _as_shown(timeline, row, op, askers):
-                yield op
 
 
 def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:

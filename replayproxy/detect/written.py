@@ -44,6 +44,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._rows: OrderedDict[tuple[str, str, Row], list[Written]] = OrderedDict()
+        self._perhaps: OrderedDict[tuple[str, str, Row], frozenset[str]] = OrderedDict()
 
     def note(self, series: str, instance: str, episode: str, timeline: Timeline, own: Iterable[Op]) -> None:
         """Adds what `episode` wrote, as its timeline shows it."""
@@ -51,6 +52,7 @@ class Ledger:
         for change in timeline.changes:
             by = change.by or _likely(change)
             if by is None and any(op.episode != episode for op in change.possible):
+                self._suppose(series, instance, change)
                 continue  # one of several episodes: nobody is named
             if (by is not None and by.episode != episode) or not change.possible:
                 continue
@@ -76,6 +78,16 @@ class Ledger:
         self._rows[key] = writers[-MAX_WRITERS:]
         while len(self._rows) > MAX_ROWS:
             self._rows.popitem(last=False)
+
+    def _suppose(self, series: str, instance: str, change: Change) -> None:
+        key = series, instance, change.row
+        self._perhaps[key] = self._perhaps.get(key, frozenset()) | {op.episode for op in change.possible}
+        while len(self._perhaps) > MAX_ROWS:
+            self._perhaps.popitem(last=False)
+
+    def perhaps(self, series: str, instance: str, row: Row) -> frozenset[str]:
+        """The episodes of which one changed the row, when nobody can say which."""
+        return self._perhaps.get((series, instance, row), frozenset())
 
     def writers(self, series: str, instance: str, row: Row) -> list[Written]:
         return self._rows.get((series, instance, row), [])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replayproxy.core import prolly
-from replayproxy.core.values import Episode, EpisodeState, EnvWiring, Run, Snapshot, SnapshotStatus, Trace
+from replayproxy.core.values import EnvWiring, Episode, EpisodeState, Run, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.judge import Judgement, judge_run
 from replayproxy.detect.source import Source
 from replayproxy.testing import WALL0, exchange
@@ -67,7 +67,8 @@ class Deployment:
             if method == "GET":
                 return 200, {"items": [dict(row) for row in table.values()]}
             self.counter += 1
-            key = str(self.counter) if self.autoincrement else str(uuid.UUID(int=self.minter.getrandbits(128), version=4))
+            minted = uuid.UUID(int=self.minter.getrandbits(128), version=4)
+            key = str(self.counter if self.autoincrement else minted)
             table[key] = {"id": key, **body, "updated_at": self.wall()}
             return 201, dict(table[key])
         row = table.get(parts[1])
@@ -183,8 +184,8 @@ class Bench:
         def done(status: int, document: Any) -> None:
             end = self.now
             made = exchange(
-                method, path, status=status, body="" if document is None else document, sent="" if body is None else body,
-                at_ms=head / MS, lane=lane,
+                method, path, status=status, body="" if document is None else document,
+                sent="" if body is None else body, at_ms=head / MS, lane=lane,
             )  # fmt: skip
             made = replace(made, times=replace(made.times, fwd=fwd, up_end=end, c_out=end, first=end))
             opened.exchanges.append(made)

@@ -15,7 +15,7 @@ def shown(judgement):
 
 def rollouts(bench: Bench, deployment, names, *, tasks: int = 3, agents=None) -> None:
     plans = [
-        dict(name=name, deployment=deployment, agents=agents or {"main": worker}, task=f"t{n % tasks}", seed=1)
+        {"name": name, "deployment": deployment, "agents": agents or {"main": worker}, "task": f"t{n % tasks}", "seed": 1}
         for n, name in enumerate(names)
     ]
     bench.in_turn(iter(plans))
@@ -147,7 +147,7 @@ def leak(bench: Bench, deployment, last) -> None:
     agents = [LOOKER, LOOKER, LOOKER, maker, last]
     bench.in_turn(
         iter([
-            dict(name=name, deployment=deployment, agents={"main": agent}, task="make" if agent is maker else "look")
+            {"name": name, "deployment": deployment, "agents": {"main": agent}, "task": "make" if agent is maker else "look"}
             for name, agent in zip(["b1", "b2", "b3", "a", "b4"], agents, strict=True)
         ])
     )  # fmt: skip
@@ -185,7 +185,7 @@ def test_a_changed_cell_that_a_reset_left_is_found_although_it_says_little() -> 
     agents = [LOOKER, LOOKER, LOOKER, script(("PATCH", "/deals/D-1", {"stage": "won"})), LOOKER]
     bench.in_turn(
         iter([
-            dict(name=f"e{n}", deployment=deployment, agents={"main": agent}) for n, agent in enumerate(agents)
+            {"name": f"e{n}", "deployment": deployment, "agents": {"main": agent}} for n, agent in enumerate(agents)
         ])
     )  # fmt: skip
     judgement = bench.judge()
@@ -206,7 +206,7 @@ def test_suspicion_spreads_from_a_dirty_start_until_a_start_is_clean_again() -> 
             if name == "b5":
                 deployment.faults = frozenset()
             task = {"a": "make", "other": "once"}.get(name, "look")
-            yield dict(name=name, deployment=deployment, agents={"main": agent}, task=task)
+            yield {"name": name, "deployment": deployment, "agents": {"main": agent}, "task": task}
 
     bench.in_turn(plans())
     judgement = bench.judge()
