@@ -7,19 +7,21 @@ from decimal import Decimal
 from replayproxy.core.values import Row, RowChange, Rows
 
 
-def changes_between(known: Rows, rows: Rows) -> list[RowChange] | None:
+def changes_between(known: Rows, rows: Rows) -> tuple[RowChange, ...] | None:
     """What to change in `known` to have `rows`, or None when that is better built anew: a table has gone, or come."""
     if known.keys() != rows.keys():
         return None
     changes: list[RowChange] = []
     for table, content in rows.items():
         before = known[table]
+        if before is content:
+            continue  # not read again
         for key, row in content.items():
             if key not in before or not _alike(before[key], row):
                 changes.append(RowChange(table=table, key=key, before=None, after=row))
         gone = before.keys() - content.keys()
         changes += [RowChange(table=table, key=key, before=None, after=None) for key in gone]
-    return changes
+    return tuple(changes)
 
 
 _EXACT = (Decimal, float)

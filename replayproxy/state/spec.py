@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from replayproxy.errors import WrongUsage
 from replayproxy.state.provider import Context, Scope, StateUnreadable
@@ -91,7 +92,10 @@ def with_secrets(text: str, environ: Mapping[str, str]) -> str:
     def found(match: re.Match[str]) -> str:
         if match[1] not in environ:
             raise WrongUsage(f"env:{match[1]} names a variable that is not set", hint=f"export {match[1]}=..")
-        return environ[match[1]]
+        secret, before = environ[match[1]], text[: match.start()]
+        # Where a URL goes on to be taken apart, a secret must not end its part: `user:env:VAR@`, `?token=env:VAR`.
+        in_url = text[match.end() : match.end() + 1] == "@" or (before.endswith("=") and "?" in before)
+        return quote(secret, safe="") if in_url else secret
 
     return _SECRET.sub(found, text)
 

@@ -29,7 +29,7 @@ def test_changes_make_the_one_state_from_the_other(a: dict[str, Any], b: dict[st
 
 def test_equal_states_have_no_changes() -> None:
     state = {"t": {"1": {"a": [1, {"b": Decimal("1.50")}], "c": None}}}
-    assert changes_between(state, {"t": {"1": {"a": [1, {"b": Decimal("1.50")}], "c": None}}}) == []
+    assert changes_between(state, {"t": {"1": {"a": [1, {"b": Decimal("1.50")}], "c": None}}}) == ()
 
 
 def test_a_table_that_came_or_went_is_for_a_new_tree() -> None:
