@@ -89,9 +89,9 @@ def _root(result: Diff, number: int, root: RunRoot, verbose: bool) -> Iterator[s
         yield "  state before and after: equal -> the answer changed, not the data"
     elif one.state == "differs":
         yield "  state before or after: differs too"
-    if one.folded:
-        folds = one.folded if verbose else one.folded[:4]
-        more = len(one.folded) - len(folds)
+    if root.folded:
+        folds = root.folded if verbose else root.folded[:4]
+        more = len(root.folded) - len(folds)
         yield "  folded under it: " + ", ".join(map(_fold, folds)) + (f", and {more} more kinds (-v)" if more else "")
 
 

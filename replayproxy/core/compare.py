@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from itertools import pairwise
-from urllib.parse import urlsplit
 
-from replayproxy.core import prolly
-from replayproxy.core.canonical import field, request_key
 from replayproxy.core.clock import Clock, Span, span_of
 from replayproxy.core.comparison import (
     DIFFERENT,
@@ -27,15 +23,15 @@ from replayproxy.core.comparison import (
 )
 from replayproxy.core.difference import Difference
 from replayproxy.core.differences import between
-from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.explain import Classes, Explainer, Where
 from replayproxy.core.fold import Folding, Step
 from replayproxy.core.pairing import kind_of, pair
-from replayproxy.core.renaming import Identifiers
 from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.core.secrets import Secrets
 from replayproxy.core.seeds import Seeds
-from replayproxy.core.statediff import Progress, StateEvent, States, match_snapshots
+from replayproxy.core.shots import Progress, match_snapshots
+from replayproxy.core.sides import Side, overlapping
+from replayproxy.core.statediff import StateEvent, States
 from replayproxy.core.strays import strays
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.validators import Validators, uri_of
@@ -70,47 +66,25 @@ def compare(
     `load` (`load_b`) reads a node of A's (B's) snapshots; without it states are not compared. `today` decides which
     rules have expired; None: none has.
     """
-    addresses = authorities_a | own_addresses(a), authorities_b | own_addresses(b)
-    return _Comparing(a, b, pairs, RuleBook(rules, today), addresses, bindings or {}, load, load_b or load).run()
-
-
-def own_addresses(trace: Trace) -> frozenset[str]:
-    """The addresses that the episode's environments may call their own: upstreams, and our listeners before them."""
-    urls = {wiring.upstream for wiring in trace.run.envs.values()} | {w.listener for w in trace.run.envs.values()}
-    urls |= set(trace.episode.envs.values()) | {exchange.upstream for exchange in trace.exchanges}
-    found = set()
-    for url in urls:
-        parts = urlsplit(url) if "://" in url else None
-        if parts is None or not parts.hostname:
-            continue
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        default = {"http": 80, "https": 443}.get(parts.scheme)
-        found.add(f"{host}:{parts.port or default}")
-        if parts.port in (None, default):
-            found.add(host)
-    return frozenset(found)
+    sides = (
+        Side(trace=a, load=load, authorities=authorities_a),
+        Side(trace=b, load=load_b or load, authorities=authorities_b),
+    )
+    return _Comparing(sides, pairs, RuleBook(rules, today), bindings or {}).run()
 
 
 class _Comparing:
     """One comparison on its way: pairs first, then states, then what follows from what."""
 
     def __init__(
-        self,
-        a: Trace,
-        b: Trace,
-        pairs: SeqPairs | None,
-        book: RuleBook,
-        authorities: tuple[frozenset[str], frozenset[str]],
-        bindings: Mapping[str, str],
-        load: Load | None,
-        load_b: Load | None,
+        self, sides: tuple[Side, Side], pairs: SeqPairs | None, book: RuleBook, bindings: Mapping[str, str]
     ) -> None:
-        self._sides = (a, b)
+        a, b = sides
+        self._sides = sides
         self._aligned = pairs is None
-        self._seqs = tuple(pair(a.exchanges, b.exchanges) if pairs is None else pairs)
+        self._seqs = tuple(pair(a.trace.exchanges, b.trace.exchanges) if pairs is None else pairs)
         self._book = book
-        self._loads = (load, load_b)
-        by_a, by_b = ({e.seq: e for e in trace.exchanges} for trace in (a, b))
+        by_a, by_b = ({e.seq: e for e in side.trace.exchanges} for side in sides)
         self._rows = [(by_a.get(x) if x else None, by_b.get(y) if y else None) for x, y in self._seqs]
         self._both = [(x, y) for x, y in self._rows if x is not None and y is not None]
         self._explained: Counter[str] = Counter()
@@ -122,22 +96,22 @@ class _Comparing:
             clock=Clock([(span_of(x), span_of(y)) for x, y in self._both]),
             rules=book,
             validators=Validators(self._both),
-            identifiers=(self._identifiers(0), self._identifiers(1)),
-            authorities=authorities,
+            identifiers=(a.identifiers(), b.identifiers()),
+            authorities=(a.own_addresses(), b.own_addresses()),
             bindings=bindings,
-            seeded=Seeds(self._starts(0), self._starts(1)).seeded,
+            seeded=Seeds(a.starts(), b.starts()).seeded,
         )
 
     def run(self) -> Comparison:
         self._exchanges()
         events, reasons, notes, compared = self._states()
-        secrets = Secrets(exchange for trace in self._sides for exchange in trace.exchanges)
+        secrets = Secrets(exchange for side in self._sides for exchange in side.trace.exchanges)
         folding = Folding()
         for step in self._steps(events, secrets):
             folding.add(step)
         roots = folding.roots(secrets.hide)
         reasons = [*self._reasons(compared), *reasons]
-        incomplete = any(trace.episode.state is not EpisodeState.SEALED for trace in self._sides)
+        incomplete = any(side.trace.episode.state is not EpisodeState.SEALED for side in self._sides)
         verdict = UNDECIDED if incomplete else DIFFERENT if roots else UNDECIDED if reasons else SAME
         return Comparison(
             verdict=verdict,
@@ -195,12 +169,15 @@ class _Comparing:
 
     def _states(self) -> tuple[list[StateEvent], list[str], list[str], int]:
         a, b = self._sides
-        if self._loads[0] is None or self._loads[1] is None:
+        if a.load is None or b.load is None:
             return [], [], [], 0
         index_a = {x: index for index, (x, y) in enumerate(self._seqs) if x is not None and y is not None}
         index_b = {y: index for index, (x, y) in enumerate(self._seqs) if x is not None and y is not None}
-        matched = match_snapshots(a.snapshots, b.snapshots, index_a, index_b)
-        progress = Progress(self._writes(0)), Progress(self._writes(1))
+        matched = match_snapshots(a.trace.snapshots, b.trace.snapshots, index_a, index_b)
+        progress = [
+            Progress([(x.lane, (x, y)[n]) for x, y in self._both if side.is_write((x, y)[n])])
+            for n, side in enumerate(self._sides)
+        ]
         events: list[StateEvent] = []
         walks: dict[str, States] = {}
         apart = 0
@@ -208,7 +185,7 @@ class _Comparing:
             if x.root != y.root and (progress[0].at(x) is None or progress[0].at(x) != progress[1].at(y)):
                 apart += 1
                 continue
-            walk = walks.setdefault(x.name, self._walk(self._loads[0], self._loads[1], x, y))
+            walk = walks.setdefault(x.name, States(self._explainer, self._report, a.load, b.load))
             differences, rows = walk.step(x, y, (_reading(x), _reading(y)))
             self._quiet.setdefault(x.name, []).append((after, rows))
             if differences:
@@ -218,50 +195,8 @@ class _Comparing:
         events.sort(key=lambda event: event.after)
         return events, matched.undecided, matched.notes, len(matched.pairs) - apart
 
-    def _walk(self, load: Load, load_b: Load, a: Snapshot, b: Snapshot) -> States:
-        def report(difference: Difference, classes: Classes) -> None:
-            self._counted(None, None, difference, classes)
-
-        return States(self._explainer, report, load, load_b)
-
-    def _writes(self, side: int) -> list[tuple[str, Exchange]]:
-        """The paired writes of a side in the order of time, each with A's name of its lane."""
-        found = [(x.lane, (x, y)[side]) for x, y in self._both if self._is_write((x, y)[side], side)]
-        return sorted(found, key=lambda item: item[1].times.head)
-
-    def _is_write(self, exchange: Exchange, side: int) -> bool:
-        wiring = self._sides[side].run.envs.get(exchange.env)
-        return is_write(exchange.request, wiring.reads if wiring else ())
-
-    def _starts(self, side: int) -> list[tuple[Snapshot, Load]]:
-        load = self._loads[side]
-        if load is None:
-            return []
-        return [(snapshot, load) for snapshot in self._sides[side].snapshots if snapshot.when == "start"]
-
-    def _identifiers(self, side: int) -> Identifiers:
-        identifiers = Identifiers(lambda: self._rows_written(side))
-        for exchange in self._sides[side].exchanges:
-            identifiers.add_path(exchange.request.target.decode("latin-1").partition("?")[0])
-            location = field(exchange.response.fields, b"location") if exchange.response else None
-            if location is not None:
-                identifiers.add_path(urlsplit(location.decode("latin-1")).path)
-        return identifiers
-
-    def _rows_written(self, side: int) -> Iterator[tuple[str, str]]:
-        load = self._loads[side]
-        last: dict[str, bytes] = {}
-        if load is None:
-            return
-        roots: dict[str, list[bytes]] = {}
-        for snapshot in self._sides[side].snapshots:
-            if snapshot.root is not None and last.get(snapshot.name) != snapshot.root:
-                last[snapshot.name] = snapshot.root
-                roots.setdefault(snapshot.name, []).append(snapshot.root)
-        for chain in roots.values():
-            for before, after in pairwise(chain):
-                for change in prolly.diff(before, after, load):
-                    yield change.table, change.key
+    def _report(self, difference: Difference, classes: Classes) -> None:
+        self._counted(None, None, difference, classes)
 
     # -- roots
 
@@ -290,7 +225,7 @@ class _Comparing:
             request=secrets.request(f"{first.request.method.decode('ascii', 'backslashreplace')} {target}"),
             differences=tuple(differences),
             paths=tuple(dict.fromkeys(e.request.target.decode("latin-1").partition("?")[0] for _, e in sides)),
-            writes=any(self._is_write(e, side) for side, e in sides),
+            writes=any(self._sides[side].is_write(e) for side, e in sides),
             state=self._state_around(index),
         )
 
@@ -318,13 +253,14 @@ class _Comparing:
     # -- verdict
 
     def _reasons(self, snapshots: int) -> Iterator[str]:
-        for side, trace in zip("AB", self._sides, strict=True):
+        for name, side in zip("AB", self._sides, strict=True):
+            trace = side.trace
             if trace.episode.state is not EpisodeState.SEALED:
                 why = f": {trace.episode.faults[0]}" if trace.episode.faults else ""
-                yield f"{side} ({trace.address}) is {trace.episode.state}{why}"
+                yield f"{name} ({trace.address}) is {trace.episode.state}{why}"
             # Whoever gives the pairs knows which is which.
-            if self._aligned and (ambiguous := _ambiguous(trace.exchanges)):
-                yield f"{ambiguous} exchanges of {side} overlap an equal request of their lane: their order is unknown"
+            if self._aligned and (ambiguous := overlapping(trace.exchanges)):
+                yield f"{ambiguous} exchanges of {name} overlap an equal request of their lane: their order is unknown"
         if not self._rows and not snapshots:
             yield "nothing to compare: neither episode holds an exchange"
 
@@ -350,18 +286,3 @@ def _first_state(events: Sequence[StateEvent], secrets: Secrets) -> StateDiffere
         table=str(table), key=str(key), pointer=pointer,
         values=(secrets.hide(first, first.a), secrets.hide(first, first.b)), rows=event.rows,
     )  # fmt: skip
-
-
-def _ambiguous(exchanges: Sequence[Exchange]) -> int:
-    """How many exchanges share lane and key with one that they overlap. Keys are made only where lanes overlap."""
-    busy: dict[str, int] = {}
-    overlapping: set[str] = set()
-    for exchange in exchanges:
-        times = exchange.times
-        if times.head < busy.get(exchange.lane, -1 << 63):
-            overlapping.add(exchange.lane)
-        busy[exchange.lane] = max(busy.get(exchange.lane, 0), times.c_out or times.up_end or times.head)
-    chosen = [exchange for exchange in exchanges if exchange.lane in overlapping]
-    return lane_ambiguities(chosen, lambda e: request_key(e.env, e.request)) if chosen else 0
-
-

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
 
 from replayproxy.core.clock import Clock, Span, is_elapsed
 from replayproxy.core.difference import Difference
@@ -37,6 +36,7 @@ from replayproxy.core.renaming import (
     table_noun,
 )
 from replayproxy.core.rules import RuleBook
+from replayproxy.core.spelling import is_jitter, is_number, is_url, own_pattern
 from replayproxy.core.templates import is_parameter
 from replayproxy.core.times import Instant, parse_number, parse_text
 from replayproxy.core.tokens import FRESH_BITS, alphabet, bits, fresh_alike, short_form, skeleton
@@ -84,7 +84,7 @@ class Explainer:
         self._rules = rules
         self._validators = validators
         self._identifiers = identifiers
-        self._own = tuple(_own_addresses(names) for names in authorities)
+        self._own = tuple(own_pattern(names) for names in authorities)
         self._ruled: dict[str, Renaming] = {}
         self.names = Names(bindings, seeded)
         for recorded, live in bindings.items():
@@ -101,7 +101,7 @@ class Explainer:
         a, b = difference.a, difference.b
         if isinstance(a, str) and isinstance(b, str):
             return self._texts(a, b, difference, where)
-        if _is_number(a) and _is_number(b):
+        if is_number(a) and is_number(b):
             return self._numbers(a, b, difference, where)
         return None
 
@@ -111,7 +111,7 @@ class Explainer:
             if parse_text(leaf) is not None:
                 return "\x00time"
             return self.names.fresh.to.get(leaf, leaf) if of_a else leaf
-        if _is_number(leaf) and (10**9 < leaf < 4 * 10**9 or 10**12 < leaf < 4 * 10**12):
+        if is_number(leaf) and (10**9 < leaf < 4 * 10**9 or 10**12 < leaf < 4 * 10**12):
             return "\x00time"
         return leaf
 
@@ -156,7 +156,7 @@ class Explainer:
             return _CLOCK
         if isinstance(a, int) and isinstance(b, int):
             return self._small_ids(str(a), str(b), difference, where)
-        return frozenset({"jitter"}) if _is_jitter(Decimal(a), Decimal(b)) else None
+        return frozenset({"jitter"}) if is_jitter(Decimal(a), Decimal(b)) else None
 
     # -- texts
 
@@ -182,7 +182,7 @@ class Explainer:
                 return small
             if a.isdigit() and b.isdigit():
                 return None  # digits are an id only where `_small_ids` says so
-        if difference.role == "url" or (_is_url(a) and _is_url(b)):
+        if difference.role == "url" or (is_url(a) and is_url(b)):
             return self._urls(a, b, difference, where)
         found = self._skeletons(a, b, difference, where)
         if found is None and _OPAQUE.match(a) and _OPAQUE.match(b) and self._fresh(a, b, difference):
@@ -314,26 +314,3 @@ def _same_items(difference: Difference, name: str) -> bool:
         return True
     a, b = difference.a, difference.b
     return isinstance(a, str) and isinstance(b, str) and "," in a and sorted(a.split(",")) == sorted(b.split(","))
-
-
-def _own_addresses(names: Iterable[str]) -> re.Pattern[str]:
-    spelled = {spelling for name in names if name for spelling in (name, quote(name, safe=""))}
-    if not spelled:
-        return re.compile(r"(?!)")
-    either = "|".join(re.escape(name) for name in sorted(spelled, key=lambda name: (-len(name), name)))
-    return re.compile(rf"(?:(?:https?|wss?)(?:://|%3A%2F%2F))?(?<![\w.-])(?:{either})(?![\w-])(?!\.\w)", re.IGNORECASE)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
-
-
-def _is_url(text: str) -> bool:
-    return bool(re.match(r"(?:[a-z][a-z0-9+.-]*://|/|\x00)\S*\Z", text))
-
-
-def _is_jitter(a: Decimal, b: Decimal) -> bool:
-    """Noise of binary floating point shows in its last digits: 1000000000.01 against .02 is money, and no noise."""
-    if not (a.is_finite() and b.is_finite()) or max(len(a.as_tuple().digits), len(b.as_tuple().digits)) < 15:
-        return False
-    return abs(a - b) <= max(abs(a), abs(b)) * Decimal("1e-9")

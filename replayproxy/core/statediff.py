@@ -8,29 +8,20 @@ or when lanes had come to different points: two readings of different moments pr
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from replayproxy.core import jsonvalue, prolly
-from replayproxy.core.canonical import digest
 from replayproxy.core.clock import Span
 from replayproxy.core.difference import Difference, from_change
 from replayproxy.core.explain import Classes, Explainer, Where
-from replayproxy.core.renaming import is_digest, owners
-from replayproxy.core.times import parse_text
-from replayproxy.core.tokens import FRESH_BITS, bits
+from replayproxy.core.rowshape import natural, noun_of, shape
 from replayproxy.core.treediff import ABSENT, tree_diff
-from replayproxy.core.values import Exchange, Row, Snapshot, SnapshotStatus
+from replayproxy.core.values import Row, Snapshot
 
 type Load = Callable[[bytes], bytes]
 type Cell = tuple[str, str]
 type Report = Callable[[Difference, Classes], None]
-
-_ASIDE = frozenset({"before-restore", "probe"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEvent:
@@ -41,86 +32,6 @@ class StateEvent:
     after: int
     differences: tuple[Difference, ...]
     rows: int
-
-
-@dataclass(slots=True)
-class Matched:
-    """Which snapshots of two episodes are to be equal, and why some are not compared."""
-
-    pairs: list[tuple[Snapshot, Snapshot, int]] = field(default_factory=list)
-    undecided: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-class Progress:
-    """How far each lane's writes had come at an instant: the same in both runs where two readings may be compared."""
-
-    def __init__(self, writes: Sequence[tuple[str, Exchange]]) -> None:
-        self._ends: dict[str, list[int]] = {}
-        self._heads: dict[str, list[int]] = {}
-        for lane, exchange in writes:
-            end = exchange.times.up_end or exchange.times.c_out or exchange.times.head
-            self._heads.setdefault(lane, []).append(exchange.times.head)
-            self._ends.setdefault(lane, []).append(end)
-        for ends in self._ends.values():
-            ends.sort()
-
-    def at(self, snapshot: Snapshot) -> Mapping[str, int] | None:
-        """The number of writes done in each lane; None while one was in flight."""
-        done = {lane: bisect_right(ends, snapshot.begun) for lane, ends in self._ends.items()}
-        begun = {lane: bisect_right(heads, snapshot.done) for lane, heads in self._heads.items()}
-        return done if done == begun and snapshot.status is not SnapshotStatus.TORN else None
-
-
-def match_snapshots(
-    a: Sequence[Snapshot], b: Sequence[Snapshot], index_a: Mapping[int, int], index_b: Mapping[int, int]
-) -> Matched:
-    """`index_a[seq]` is the pair that an exchange of A belongs to; an unpaired one is not there."""
-    out = Matched()
-    left, right = _keyed(a, index_a), _keyed(b, index_b)
-    names_a, names_b = {s.name for s in a}, {s.name for s in b}
-    for name in sorted(names_a ^ names_b):
-        side = "A" if name in names_a else "B"
-        out.notes.append(f"state of {name} not compared: only {side} has snapshots of it")
-    for key in dict.fromkeys((*left, *right)):
-        x, y = left.get(key), right.get(key)
-        if key[0] not in names_a & names_b:
-            continue
-        if x is None or y is None:
-            out.undecided.append(f"snapshot {_named(x or y)} is only in {'B' if x is None else 'A'}")
-        elif x.root is None or y.root is None:
-            which = "both sides" if x.root is None and y.root is None else "A" if x.root is None else "B"
-            text = f"snapshot {_named(x)} is missing on {which}: {x.reason or y.reason}"
-            (out.notes if which == "both sides" else out.undecided).append(text)
-        else:
-            out.pairs.append((x, y, key[3]))
-    out.pairs.sort(key=lambda pair: (pair[0].name, pair[2], pair[0].n))
-    return out
-
-
-def _keyed(snapshots: Sequence[Snapshot], index: Mapping[int, int]) -> dict[tuple[str, str, str, int, int], Snapshot]:
-    out: dict[tuple[str, str, str, int, int], Snapshot] = {}
-    seen: dict[tuple[str, str, str, int], int] = {}
-    for snapshot in snapshots:
-        if snapshot.when in _ASIDE:
-            continue
-        after = -1
-        if snapshot.after_seq is not None and snapshot.when == "write":
-            if snapshot.after_seq not in index:
-                continue  # it followed an exchange that only one side has: there is nothing to compare it with
-            after = index[snapshot.after_seq]
-        elif snapshot.when != "start":
-            after = max(index.values(), default=-1)
-        key = (snapshot.name, snapshot.when, snapshot.label, after)
-        seen[key] = seen.get(key, -1) + 1
-        out[(*key, seen[key])] = snapshot
-    return out
-
-
-def _named(snapshot: Snapshot | None) -> str:
-    assert snapshot is not None
-    after = f" after #{snapshot.after_seq}" if snapshot.when == "write" and snapshot.after_seq else ""
-    return f"{snapshot.name} at {snapshot.label or snapshot.when}{after} (s{snapshot.n})"
 
 
 class States:
@@ -217,15 +128,15 @@ class States:
         """Finds fellows among the rows that only one side has: by their renamed keys, then by their contents."""
         only_a, only_b = self._alone[table]
         met: set[Cell] = set()
-        for key in sorted(only_a, key=_natural):
+        for key in sorted(only_a, key=natural):
             renamed = self._explainer.renamed_key(table, key)
             if renamed in only_b:
                 met |= self._meet(table, key, renamed)
         shapes: dict[bytes, list[str]] = {}
-        for key in sorted(only_b, key=_natural, reverse=True) if only_a else ():
-            shapes.setdefault(_shape(table, self._rows[(table, key)][1]), []).append(key)
-        for key in sorted(only_a, key=_natural) if shapes else ():
-            alike = shapes.get(_shape(table, self._rows[(table, key)][0]))
+        for key in sorted(only_b, key=natural, reverse=True) if only_a else ():
+            shapes.setdefault(shape(table, self._rows[(table, key)][1]), []).append(key)
+        for key in sorted(only_a, key=natural) if shapes else ():
+            alike = shapes.get(shape(table, self._rows[(table, key)][0]))
             if alike:
                 met |= self._meet(table, key, alike.pop())
         return met
@@ -239,7 +150,7 @@ class States:
     def _judge(self, cell: Cell, row: tuple[Row | None, Row | None], spans: tuple[Span, Span]) -> Iterator[Difference]:
         table, key = cell
         a, b = row
-        where = Where(template="", path="/" + _noun_of(table), uri="", a=spans[0], b=spans[1])
+        where = Where(template="", path="/" + noun_of(table), uri="", a=spans[0], b=spans[1])
         at = ("state", table, key)
         if cell in self._back and a is None:
             return  # judged with its fellow
@@ -272,33 +183,3 @@ class States:
             yield difference
         else:
             self._report(difference, classes)
-
-
-def _natural(key: str) -> tuple[int, str]:
-    return len(key), key
-
-
-def _shape(table: str, row: Row | None) -> bytes:
-    """A row but for what may be renamed or told by the clock: rows of one shape are candidates for one another."""
-    return digest(jsonvalue.canonical(_blank(row, ("state", table, ""))))
-
-
-def _blank(value: Any, at: tuple[str | int, ...]) -> Any:
-    if isinstance(value, dict):
-        return {name: _blank(item, (*at, name)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_blank(item, (*at, index)) for index, item in enumerate(value)]
-    if len(at) > 3 and owners(at, f"/{_noun_of(str(at[1]))}")[0]:
-        return "id"
-    if isinstance(value, str):
-        if parse_text(value) is not None:
-            return "time"
-        return "id" if bits(value) >= FRESH_BITS and not is_digest(str(at[-1])) else value
-    if isinstance(value, int) and (10**9 < value < 4 * 10**9 or 10**12 < value < 4 * 10**12):
-        return "time"
-    return value
-
-
-def _noun_of(table: str) -> str:
-    """A table's own name, its schema left out."""
-    return re.split(r"[./]", table)[-1]

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 
 from replayproxy.core.compare import compare
-from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Comparison, Root
+from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Comparison, Fold, Root
 from replayproxy.core.episodepairs import Paired, pair_episodes
 from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.core.values import UNATTRIBUTED, Episode, Run
@@ -46,10 +46,12 @@ class RunRoot:
     b: str
     differences: int
     episodes: int
+    folded: Sequence[Fold] = ()
 
     def to_json(self) -> dict[str, Any]:
         document = self.root.to_json(self.a, self.b)
-        return {**document, "consequences": self.differences - 1, "episodes": self.episodes}
+        folded = [fold.to_json() for fold in self.folded]
+        return {**document, "consequences": self.differences - 1, "episodes": self.episodes, "folded": folded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +211,19 @@ def _merged(pairs: Sequence[EpisodePair]) -> Iterator[RunRoot]:
             if known is None:
                 known = RunRoot(root=root, a=pair.a, b=pair.b, differences=0, episodes=0)
             count, episodes = known.differences + 1 + root.consequences, known.episodes + (key not in seen)
-            merged[key] = replace(known, differences=count, episodes=episodes)
+            folded = _more_folded(known.folded, root.folded)
+            merged[key] = replace(known, differences=count, episodes=episodes, folded=folded)
             seen.add(key)
     yield from sorted(merged.values(), key=lambda root: -root.episodes)
+
+
+def _more_folded(known: Sequence[Fold], more: Sequence[Fold]) -> tuple[Fold, ...]:
+    """What is folded in all episodes together; the example is that of the first."""
+    out = {(fold.template, fold.pointer, fold.by): fold for fold in known}
+    for fold in more:
+        key = (fold.template, fold.pointer, fold.by)
+        out[key] = replace(out[key], count=out[key].count + fold.count) if key in out else fold
+    return tuple(out.values())
 
 
 def _likeness(root: Root) -> tuple[str, ...]:
