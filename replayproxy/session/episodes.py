@@ -51,7 +51,7 @@ class Episodes:
     ) -> None:
         self.recording, self.engine, self.addresses = recording, engine, addresses
         self.url_style = url_style
-        self.stopping = False
+        self.stopping = self.proxy_stopped = False
         self.store_trouble: str | None = None
         self.sealed: OrderedDict[str, Episode] = OrderedDict()
         self._counts: dict[str, int] = {}
@@ -252,7 +252,8 @@ class Episodes:
         def ours(ticket: Ticket) -> bool:
             return ticket.attribution.episode is not None and ticket.attribution.episode.key == live.episode.key
 
-        if await live.settle(_left(deadline, STREAMS_SETTLE)):
+        # Once the proxy has stopped, what has not landed never will.
+        if self.proxy_stopped or await live.settle(_left(deadline, STREAMS_SETTLE)):
             return
         self.engine.release(ours, streams_only=True)
         if not await live.settle(_left(deadline, SETTLE)):
@@ -271,7 +272,7 @@ class Episodes:
             self.store_trouble = self.store_trouble or str(error)
             fault = f"not sealed: {error}"
             episode = replace(live.episode, state=EpisodeState.INCOMPLETE, faults=(*live.episode.faults, fault))
-        recording.camera.capture.forget(live.context)
+        recording.camera.capture.forget(live.context, live.own_snapshots.values())
         if episode.faults or episode.state is not EpisodeState.SEALED:
             tally.incomplete.append(episode.name)
             tally.why_incomplete[episode.name] = next(iter(episode.faults), "not sealed")
@@ -287,8 +288,8 @@ class Episodes:
             self._counts.pop(self.sealed.popitem(last=False)[0], None)
 
     async def end_all(self, deadline: float | None) -> None:
-        """The recorder stops: every open episode ends, side by side."""
-        self.stopping = True
+        """The recorder has stopped its proxy: every open episode ends, side by side."""
+        self.stopping = self.proxy_stopped = True
         lives = list(self.recording.lives.values())
         await asyncio.gather(*(self.end_live(live, by="stop", deadline=deadline) for live in lives))
 

@@ -100,10 +100,12 @@ class Capture:
             shared_with=tuple(shared_with),
         )
 
-    def forget(self, context: Context) -> None:
-        """An episode has ended: what was opened for it alone is closed."""
-        for key in [key for key in self._sources if key[1] and dict(key[1]).items() <= context.items()]:
-            self._sources.pop(key).close()
+    def forget(self, context: Context, own: Collection[Loaded] = ()) -> None:
+        """An episode has ended: what was opened for it alone is closed, `own` being the snapshots it came with."""
+        for key in list(self._sources):
+            loaded, bound = key[0], dict(key[1])
+            if loaded in own or ("episode" in bound and bound.items() <= context.items()):
+                self._sources.pop(key).close()
 
     def close(self) -> None:
         """The run has ended. Does not wait for a provider that does not answer."""

@@ -32,7 +32,7 @@ GROUP = "replayproxy.snapshots"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*\Z")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
     """A snapshot as configured. `env` is the part of the name before the first dot; `spec` is free of secrets."""
 
