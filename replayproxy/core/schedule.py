@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replayproxy.core.effects import is_write, may_conflict, segments
-from replayproxy.core.values import Exchange, Outcome
+from replayproxy.core.values import Event, Exchange, Outcome
 
 NEVER = 1 << 62
 """The end of an exchange that had none."""
@@ -41,6 +41,35 @@ class Plan:
 
     steps: tuple[Step, ...]
     skipped: tuple[Step, ...] = field(default=())
+
+
+AGENT_CLOSED = "agent-closed"
+"""The event of the recorder that tells when the agent closed a connection."""
+
+
+def settled(exchanges: Sequence[Exchange], events: Sequence[Event]) -> list[Exchange]:
+    """The exchanges with an end for those that the agent left: when its connection was closed, else its last chunk.
+
+    The recording keeps no end for them, because the environment may act on for any time; but what the agent did
+    next, it did after it had left.
+    """
+    closed: dict[object, list[int]] = {}
+    for event in sorted(events, key=lambda event: event.at):
+        if event.kind == AGENT_CLOSED:
+            closed.setdefault(event.detail.get("connection"), []).append(event.at)
+    return [_settled(exchange, closed.get(exchange.agent_connection, ())) for exchange in exchanges]
+
+
+def _settled(exchange: Exchange, closed: Sequence[int]) -> Exchange:
+    times = exchange.times
+    if times.up_end is not None or times.c_out is not None or exchange.outcome is Outcome.OPEN_AT_END:
+        return exchange
+    body = exchange.response.body if exchange.response else None
+    last = max([times.head, *(chunk.at for chunk in (body.chunks if body else ()))])
+    end = next((at for at in closed if at >= last), None)
+    if end is None and body is not None and body.chunks:
+        end = last
+    return exchange if end is None else replace(exchange, times=replace(times, up_end=end))
 
 
 def why_not_sent(exchange: Exchange) -> tuple[str, bool] | None:

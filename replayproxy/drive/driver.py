@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from replayproxy.core.bindings import Bindings, Substitution
 from replayproxy.core.canonical import body_of
 from replayproxy.core.schedule import NEVER, Plan, Step, ended_at, sent_at
-from replayproxy.core.values import Body, Exchange, Outcome, Request, Times
-from replayproxy.drive.collect import Collector, Sink
+from replayproxy.core.values import Exchange, Outcome, Request, Times
+from replayproxy.drive.collect import Collector, Sink, stretch_of
 from replayproxy.drive.message import Pieces, message, with_host
 from replayproxy.drive.origin import Origin
 from replayproxy.drive.wire import Answer, Lines
@@ -121,8 +121,8 @@ class Driver:
         order = self._order()
         self.drive.running[step.seq] = order
         wall = time.time_ns()
-        limited = _size(recorded) if step.close_after is not None else None
-        body = self._bodies[step.seq] = Collector(self._sink() if self._sink else None, limited)
+        stretch = stretch_of(recorded) if step.close_after is not None else None
+        body = self._bodies[step.seq] = Collector(self._sink() if self._sink else None, stretch)
         self._begun[step.seq].set()
         answer = await self._lines.send(
             recorded.lane,
@@ -132,6 +132,11 @@ class Driver:
             body=body,
             leave=(lambda body: self._leave(step, recorded, body)) if step.close_after is not None else None,
         )
+        if body.is_enough() and answer.outcome in (Outcome.CLIENT_GONE, Outcome.ANSWERED):
+            # We closed it where the agent did, or it ended by itself after the agent would have left.
+            answer = replace(answer, outcome=recorded.outcome, left=True)
+        elif answer.outcome is Outcome.CLIENT_GONE and recorded.response is None:
+            answer = replace(answer, outcome=recorded.outcome)
         live = _live(recorded, request, host, answer, order, wall, target.origin)
         self.drive.live[step.seq] = live
         del self.drive.running[step.seq], self._bodies[step.seq]
@@ -184,7 +189,7 @@ class Driver:
             return
         try:
             async with asyncio.timeout(max(LEAVE_GRACE, 2 * _took(recorded))):
-                await body.reached(_size(recorded))
+                await body.enough()
         except TimeoutError:
             return  # what is missing then shows as a difference of the body
 
@@ -206,11 +211,6 @@ def _cut(recorded: Exchange, size: int) -> Exchange:
     return replace(recorded, response=replace(response, body=body_of(response.body.inline[:size])))
 
 
-def _size(recorded: Exchange) -> int:
-    body: Body | None = recorded.response.body if recorded.response else None
-    return body.size if body else 0
-
-
 def _took(recorded: Exchange) -> float:
     """Seconds that the recorded exchange took; 0 when it never ended."""
     ended = ended_at(recorded)
@@ -220,9 +220,6 @@ def _took(recorded: Exchange) -> float:
 def _live(
     recorded: Exchange, request: Request, host: bytes | None, answer: Answer, order: int, wall: int, origin: Origin
 ) -> Exchange:
-    outcome = answer.outcome
-    if answer.left and outcome is Outcome.CLIENT_GONE:
-        outcome = recorded.outcome  # we closed it as the agent did, or as the end of the episode did
     return Exchange(
         seq=recorded.seq,
         order=(order, 0),
@@ -230,7 +227,7 @@ def _live(
         lane=recorded.lane,
         request=replace(request, fields=with_host(request.fields, host), agent_host=None),
         response=answer.response,
-        outcome=outcome,
+        outcome=answer.outcome,
         times=Times(
             head=order, wall=wall, c_in=order, fwd=max(order, answer.fwd), first=answer.first, up_end=answer.up_end,
             c_out=answer.up_end if answer.outcome is Outcome.ANSWERED else None,

@@ -18,7 +18,7 @@ from replayproxy.core.bindings import Bindings, flows
 from replayproxy.core.compare import Comparison, compare
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule, parse_rules
-from replayproxy.core.schedule import Plan, plan
+from replayproxy.core.schedule import Plan, plan, settled
 from replayproxy.core.values import Episode, EpisodeState, Exchange, Request, Run, Snapshot, Trace
 from replayproxy.drive.driver import Drive, Driver
 from replayproxy.drive.wire import connect
@@ -135,8 +135,9 @@ def _prepared(reader: Reader, run: Run, episode: Episode, ask: Ask) -> Redriven:
         one.problem = CannotJudge(f"{trace.address} is {episode.state}{why}", hint="only a sealed episode is re-driven")
         return one
     one.targets = targets(trace, ask.words)
-    used = flows(trace.exchanges, one.targets.recorded)
-    one.plan = plan(trace.exchanges, reads=one.targets.reads, flows=used)
+    exchanges = settled(trace.exchanges, trace.events)
+    used = flows(exchanges, one.targets.recorded)
+    one.plan = plan(exchanges, reads=one.targets.reads, flows=used)
     if all(step.skip for step in one.plan.steps):
         what = "holds no exchange" if not trace.exchanges else "holds nothing that can be sent again"
         one.problem = CannotJudge(f"{trace.address} {what}")
@@ -199,8 +200,8 @@ class _Session:
         bindings = Bindings(self._targets.authorities, self._writes)
         watch = Watch(self._trace, self._states, restored, self._differs if self._ask.stop_first else None)
         driver = Driver(
-            self._trace.exchanges, self._plan, self._targets.envs, bindings, watch, pieces=self._reader.pieces,
-            pace=self._ask.pace, limit=self._ask.limit, sink=saved.sink if saved else None,
+            settled(self._trace.exchanges, self._trace.events), self._plan, self._targets.envs, bindings, watch,
+            pieces=self._reader.pieces, pace=self._ask.pace, limit=self._ask.limit, sink=saved.sink if saved else None,
         )  # fmt: skip
         self._states.begin()
         watch.drive, watch.bindings = driver.drive, bindings

@@ -13,7 +13,7 @@ import pytest
 
 from replayproxy.core.canonical import body_of
 from replayproxy.core.values import Body, Chunk, Outcome, Request
-from replayproxy.drive.collect import Collector
+from replayproxy.drive.collect import Collector, Stretch
 from replayproxy.drive.message import message
 from replayproxy.drive.origin import origin
 from replayproxy.drive.wire import Answer, Lines
@@ -287,12 +287,12 @@ async def test_a_stream_is_closed_from_our_side_and_only_as_much_as_recorded_cou
             closed.set()
 
     async def leave(body: Collector) -> None:
-        await body.reached(18)
+        await body.enough()
 
     async with raw_server(handler) as server:
         made = message(request(), host=None, pieces=no_pieces)
         answer = await Lines().send("main", origin(server.url), made, limit=5, leave=leave,
-                                    body=Collector(limit=18))  # fmt: skip
+                                    body=Collector(stretch=Stretch(size=18)))  # fmt: skip
         await asyncio.wait_for(closed.wait(), 5)
     assert answer.response is not None
     assert answer.response.body is not None
