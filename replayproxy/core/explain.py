@@ -133,7 +133,9 @@ class Explainer:
         if not self._rules:
             return None
         for actions, holds in ((_MASKING, _always), (_ORDER, _same_items), (_BIND, self._bound_by)):
-            rule = self._rules.find(where.template, difference.general, actions)
+            places = dict.fromkeys((difference.general, difference.pointer))
+            found = (self._rules.find(where.template, place, actions) for place in places)
+            rule = next((rule for rule in found if rule is not None), None)
             if rule is not None and holds(difference, rule.name):
                 self._rules.used(rule)
                 return frozenset({f"rule:{rule.name}"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from replayproxy.core import jsonvalue
+from replayproxy.core.compare import Comparison
 from replayproxy.core.values import Exchange, Trace
 from replayproxy.testing import MS, WALL0, exchange, trace
 
@@ -36,7 +39,8 @@ class World:
 
     def iso(self, at_ms: int | None = None) -> str:
         ms = self.now_ms if at_ms is None else at_ms
-        return (EPOCH + timedelta(milliseconds=WALL0 / MS + ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        moment = EPOCH + timedelta(milliseconds=WALL0 / MS + ms)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def step(self, method: str, target: str, **more: Any) -> None:
         headers = more.pop("headers", None) or {"Content-Type": "application/json"}
@@ -68,3 +72,21 @@ def deals(world: World, *, amount: Any = 100, title: str = "Acme") -> None:
     world.step("GET", "/deals?open=1", body={"items": [deal], "total": 1})
     world.step("POST", f"/deals/{world.id('deal')}/notes", status=201, sent={"text": "Called"},
                body={"id": world.id("note"), "text": "Called", "at": world.iso()})  # fmt: skip
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def plain(value: Any) -> Any:
+    """A value of exact JSON as Python's own parser gives it."""
+    return json.loads(jsonvalue.canonical(value))
+
+
+def answers(*bodies: Any, **more: Any) -> Trace:
+    """An episode of one GET for each body."""
+    return trace([exchange("GET", f"/x/{index}", body=json.dumps(plain(body)), headers=JSON, **more)
+                  for index, body in enumerate(bodies)])  # fmt: skip
+
+
+def pointers(comparison: Comparison) -> list[str]:
+    return [root.pointer for root in comparison.roots]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replayproxy.core import prolly
+from replayproxy.core.compare import compare
+from replayproxy.core.values import Trace
+from replayproxy.testing import exchange, snapshot, trace
+from tests.core.world import JSON, World, answers, deals, played, pointers
+
+
+@given(st.integers(1, 2**32), st.integers(1000, 10**9), st.integers(20, 5000))
+@settings(max_examples=30)
+def test_a_consistent_renaming_and_a_moved_clock_are_the_same(seed: int, start_ms: int, pace_ms: int) -> None:
+    comparison = compare(played(deals, 0), played(deals, seed, start_ms=start_ms, pace_ms=pace_ms))
+    assert comparison.roots == ()
+    assert comparison.verdict == "same"
+    # the deal's id in 3 bodies, 2 paths and Location, the note's id; 2 ETags; created_at 3 times and the note's time
+    assert dict(comparison.explained) == {"fresh-id": 7, "validator": 2, "clock": 4}
+    assert comparison.not_compared == {"x-request-id": 1}
+
+
+@given(st.integers(1, 2**32))
+@settings(max_examples=20)
+def test_an_inconsistent_renaming_is_different(seed: int) -> None:
+    def lost(world: World) -> None:
+        deals(world)
+        world.step("GET", f"/deals/{world.id('deal')}", body={"id": world.id("deal" if world.seed == 0 else "other")})
+
+    comparison = compare(played(lost, 0), played(lost, seed))
+    assert [(root.a, root.pointer) for root in comparison.roots] == [(5, "body/id")]
+
+
+def test_a_value_of_the_other_run_is_a_difference_where_both_have_it() -> None:
+    old = World(0)
+
+    def stale(world: World) -> None:
+        deals(world)
+        world.step("GET", "/deals/latest", body={"latest": {"id": old.id("deal")}})
+
+    (root,) = compare(played(stale, 0), played(stale, 1)).roots
+    assert (root.kind, root.a, root.pointer) == ("renaming", 5, "body/latest/id")
+
+
+def test_ids_that_change_places_are_no_renaming() -> None:
+    world = World(0)
+    one, two = world.id("1"), world.id("2")
+    comparison = compare(answers({"owner": one}, {"owner": two}), answers({"owner": two}, {"owner": one}))
+    assert comparison.verdict == "different"
+
+
+def test_an_id_that_stood_in_the_start_state_is_not_fresh() -> None:
+    world = World(0)
+    users = {"users": {"1": {"ref": world.id("ann")}, "2": {"ref": world.id("bob")}}}
+    tree = prolly.build(users)
+    shots = [snapshot(0, tree.root, when="start", rows=2)]
+
+    def assigned(owner: str) -> Trace:
+        return trace([exchange("POST", "/deals", body={"owner": world.id(owner)}, at_ms=10)], snapshots=shots)
+
+    assert compare(assigned("ann"), assigned("bob"), load=tree.nodes.__getitem__).verdict == "different"
+    assert compare(assigned("new"), assigned("newer"), load=tree.nodes.__getitem__).verdict == "same"
+
+
+def test_a_standing_clock_is_a_difference() -> None:
+    def stopped(world: World) -> None:
+        for _ in range(3):
+            world.step("GET", "/now", body={"now": world.iso(None if world.seed == 0 else world.start_ms)})
+
+    comparison = compare(played(stopped, 0), played(stopped, 1, start_ms=86_400_000))
+    assert [(root.a, root.pointer) for root in comparison.roots] == [(2, "body/now")]
+
+
+def test_a_time_zone_and_an_expiry_are_the_clock() -> None:
+    def session(world: World) -> None:
+        world.step("POST", "/login", body={"expires": world.iso(world.now_ms + 3_600_000),
+                                           "local": world.iso(world.now_ms + 7_200_000)[:-1]})  # fmt: skip
+        for _ in range(20):
+            world.step("GET", "/wait", body={})
+        world.step("GET", "/session", body={"expires": world.iso(world.start_ms + 3_600_000)})
+
+    comparison = compare(played(session, 0), played(session, 0, start_ms=5000, pace_ms=10))
+    assert (comparison.verdict, dict(comparison.explained)) == ("same", {"clock": 3})
+
+
+def test_a_business_date_that_moved_is_no_clock() -> None:
+    left, right = answers({"due": "2023-12-01"}), answers({"due": "2023-12-02"})
+    assert compare(left, right).verdict == "different"
+
+
+def test_a_balance_that_moved_is_never_a_counter() -> None:
+    def account(world: World) -> None:
+        world.step("GET", f"/accounts/{17 + world.seed}", body={"id": 17 + world.seed, "balance": 17 + world.seed})
+
+    comparison = compare(played(account, 0), played(account, 1))
+    assert "body/balance" in [root.pointer for root in comparison.roots] + [
+        fold.pointer for root in comparison.roots for fold in root.folded
+    ]
+
+
+def test_a_number_that_serves_as_an_identifier_is_a_counter() -> None:
+    def ticket(world: World) -> None:
+        number = 40 + world.seed
+        world.step("POST", "/tickets", status=201, body={"id": number, "subject": "late"},
+                   headers={**JSON, "Location": f"/tickets/{number}"})  # fmt: skip
+        world.step("GET", f"/tickets/{number}", body={"id": number, "subject": "late"})
+        world.step("POST", f"/tickets/{number}/notes", body={"ticket_id": number, "text": "ok"})
+
+    comparison = compare(played(ticket, 0), played(ticket, 3))
+    assert (comparison.verdict, dict(comparison.explained)) == ("same", {"counter": 6})
+
+
+def test_a_number_that_is_never_used_as_an_identifier_is_none() -> None:
+    def ticket(world: World) -> None:
+        world.step("POST", "/tickets", status=201, body={"id": 40 + world.seed})
+
+    assert compare(played(ticket, 0), played(ticket, 3)).verdict == "different"
+
+
+def test_another_choice_of_the_agent_is_no_counter() -> None:
+    def reads(world: World) -> None:
+        world.step("GET", f"/deals/{42 + world.seed}", body={"title": "Acme"})
+
+    comparison = compare(played(reads, 0), played(reads, 1))
+    assert pointers(comparison) == ["request/path"]
+
+
+def test_short_ids_with_a_prefix_are_renamed_within_what_they_name() -> None:
+    def deal(world: World) -> None:
+        name = ["D-9f41", "D-77aa"][world.seed]
+        world.step("POST", "/deals", body={"id": name})
+        world.step("GET", f"/deals/{name}", body={"id": name, "text": f"deal {name} is open"})
+
+    comparison = compare(played(deal, 0), played(deal, 1))
+    assert (comparison.verdict, dict(comparison.explained)) == ("same", {"fresh-id": 4})
+
+
+def test_a_validator_that_stays_while_the_body_changes_is_a_difference() -> None:
+    def versions(world: World) -> None:
+        for n in (1, 2):
+            tag = n if world.seed == 0 else 1
+            world.step("GET", "/doc", body={"n": n}, headers={**JSON, "ETag": f'"{world.id(f"v{tag}")}"'})
+
+    comparison = compare(played(versions, 0), played(versions, 1))
+    assert [(root.a, root.pointer) for root in comparison.roots] == [(2, "header/etag")]
+
+
+def test_a_condition_follows_its_validator() -> None:
+    def conditional(world: World) -> None:
+        tag = f'"{7 + world.seed}"'
+        world.step("GET", "/doc", body={"n": 1}, headers={**JSON, "ETag": tag})
+        world.step("PUT", "/doc", sent={"n": 2}, request_headers={**JSON, "If-Match": tag}, body=b"", status=204)
+
+    comparison = compare(played(conditional, 0), played(conditional, 1))
+    assert (comparison.verdict, dict(comparison.explained)) == ("same", {"validator": 2})
+
+
+def test_the_environments_own_address_is_explained_and_no_other() -> None:
+    def links(world: World) -> None:
+        world.step("GET", "/", body={"next": f"http://{world.authority}/page/2"})
+
+    a = played(links, 0, authority="app.test")
+    b = played(links, 1, authority="127.0.0.1:8001")
+    assert compare(a, b).verdict == "different"
+    known = compare(a, b, authorities_b=frozenset({"127.0.0.1:8001"}))
+    assert (known.verdict, dict(known.explained)) == ("same", {"authority": 1})
+
+
+def test_floating_point_noise_is_jitter_and_a_cent_is_not() -> None:
+    noise = answers({"x": 0.30000000000000004}), answers({"x": 0.3})
+    assert dict(compare(*noise).explained) == {"jitter": 1}
+    cents = [trace([exchange("GET", "/x", body=f'{{"x": 1000000000.0{n}}}', headers=JSON)]) for n in (1, 2)]
+    assert compare(*cents).verdict == "different"
+
+
+def test_elapsed_time_is_the_clock_when_it_is_not_longer_than_measured() -> None:
+    fast, slow = answers({"elapsed_ms": 1}, took_ms=3), answers({"elapsed_ms": 40}, took_ms=50)
+    assert dict(compare(fast, slow).explained) == {"clock": 1}
+    late = answers({"elapsed_ms": 4000}, took_ms=50)
+    assert compare(fast, late).verdict == "different"
+
+
+def test_a_digest_is_never_a_fresh_id() -> None:
+    chance = random.Random(1)
+    a, b = (answers({"sha256": f"{chance.getrandbits(256):064x}"}) for _ in range(2))
+    assert compare(a, b).verdict == "different"
