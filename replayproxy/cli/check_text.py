@@ -116,8 +116,9 @@ def _why(told: Mapping[str, Any]) -> Iterator[str]:
     for note in told["notes"]:
         yield f"note    {safe(note)}"
     snapshots = told["snapshots"]
-    if snapshots["missing"] or snapshots["late"]:
-        yield f"note    snapshots missing {snapshots['missing']:,}, late {snapshots['late']:,}"
+    if any(snapshots.values()):
+        told_of = ", ".join(f"{number:,} {what}" for what, number in snapshots.items() if number)
+        yield f"note    snapshots: {told_of}"
 
 
 def _next(told: Mapping[str, Any]) -> str:

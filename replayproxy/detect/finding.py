@@ -127,7 +127,7 @@ def in_order(findings: Iterable[Finding], opened: Mapping[str, int]) -> list[Fin
 def plain(value: Any, limit: int = 400) -> Any:
     """The value as JSON can carry it: exact numbers as int or float where that loses nothing, else as text; long
     strings are cut, with an ellipsis to show it."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
         return value if len(value) <= limit else value[:limit] + "…"

@@ -50,6 +50,7 @@ class Judgement:
     exchanges: int
     lost: Mapping[str, tuple[int, ...]]
     missing: int
+    torn: int
     late: int
     references: tuple[Mapping[str, object], ...]
     notes: tuple[str, ...]
@@ -193,7 +194,8 @@ def _judgement(
         incomplete=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.INCOMPLETE),
         open_yet=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.OPEN),
         exchanges=sum(s.exchanges for s in summaries.values()), lost=lost,
-        missing=sum(s.missing for s in summaries.values()), late=sum(s.late for s in summaries.values()),
+        missing=sum(s.missing for s in summaries.values()), torn=sum(s.torn for s in summaries.values()),
+        late=sum(s.late for s in summaries.values()),
         references=tuple(_told(references, summaries)),
         notes=("the index of values was full: flows of later values were not looked for",)
         if swept.provenance.full else (),

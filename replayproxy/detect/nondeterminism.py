@@ -14,9 +14,12 @@ from datetime import date
 from typing import Any
 
 from replayproxy.core import jsonvalue
+from replayproxy.core.canonical import Kind as ViewKind
+from replayproxy.core.canonical import view
 from replayproxy.core.compare import compare
 from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
+from replayproxy.core.opaque import is_opaque
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Exchange, Outcome, SnapshotStatus, Trace
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
@@ -104,7 +107,7 @@ def _claims(
         lanes.add(x.lane)  # what comes later in this lane has another past
         if root.kind == "state":
             yield _divergence(first, other, root, x, y, "state", _state_grade(first, other, root))
-        elif _of_the_environment(x, y) and _same_order(first, other, x, y, pairs):
+        elif _of_the_environment(x, y) and _same_order(first, other, x, y, pairs) and not _sorted_by_ids(root, x, y):
             yield _divergence(first, other, root, x, y, "answer", Grade.PROVEN)
 
 
@@ -153,6 +156,37 @@ def _writes_before(trace: Trace, exchange: Exchange) -> list[int] | None:
         busy_until = e.times.up_end
         found.append(e.seq)
     return found
+
+
+def _sorted_by_ids(root: Root, x: Exchange, y: Exchange) -> bool:
+    """Whether another order is only that of fresh ids: both lists are sorted by a member that was minted anew."""
+    if root.kind != "order" or not root.pointer.startswith("body"):
+        return False
+    lists = [_list_at(exchange, root.pointer.removeprefix("body")) for exchange in (x, y)]
+    if not all(lists):
+        return False
+    names = set.intersection(*({*item} for found in lists for item in found))
+    return any(_minted_order([[item[name] for item in found] for found in lists]) for name in names)
+
+
+def _minted_order(columns: Sequence[Sequence[Any]]) -> bool:
+    a, b = ([value for value in column if isinstance(value, str)] for column in columns)
+    whole = len(a) == len(columns[0]) and len(b) == len(columns[1])
+    minted = {*a} ^ {*b}
+    return (
+        whole and bool(minted) and all(map(is_opaque, minted))
+        and all(column in (sorted(column), sorted(column, reverse=True)) for column in (a, b))
+    )  # fmt: skip
+
+
+def _list_at(exchange: Exchange, pointer: str) -> list[dict[str, Any]]:
+    assert exchange.response is not None
+    seen = view(exchange.response.fields, exchange.response.body)
+    try:
+        found = jsonvalue.resolve(seen.value, pointer) if seen.kind is ViewKind.JSON else None
+    except (KeyError, ValueError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(item, dict) for item in found) else []
 
 
 def _state_grade(first: Trace, other: Trace, root: Root) -> Grade:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from replayproxy.core.rules import Rule
-from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, Trace
+from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.cells import Paths, Tables
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
-from replayproxy.detect.states import Series, States, records, series_of, starts, usable
+from replayproxy.detect.states import Series, States, records, series_of, starts, usable, whole
 from replayproxy.detect.verdicts import failed
 
 
@@ -43,6 +43,7 @@ class Summary:
     last: Mapping[str, bytes]  # series -> the root of its last reading
     series: tuple[Series, ...]
     missing: int
+    torn: int
     late: int
 
     @property
@@ -55,7 +56,7 @@ class Summary:
 
     def usable_start(self, series: str) -> Snapshot | None:
         snapshot = self.starts.get(series)
-        return snapshot if snapshot is not None and usable(snapshot) else None
+        return snapshot if snapshot is not None and whole(snapshot) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +114,13 @@ class Extractor:
             episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
             exchanges=len(trace.exchanges), writes=any(op.effect is not Effect.NONE for op in ops),
             lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots), last=last, series=tuple(series),
-            missing=sum(not usable(s) for s in trace.snapshots), late=sum(s.late for s in trace.snapshots),
+            missing=_count(trace, SnapshotStatus.MISSING), torn=_count(trace, SnapshotStatus.TORN),
+            late=sum(s.late for s in trace.snapshots),
         )  # fmt: skip
+
+
+def _count(trace: Trace, status: SnapshotStatus) -> int:
+    return sum(snapshot.status is status for snapshot in trace.snapshots)
 
 
 def instance_of(span: Span, series: Series, snapshot: Snapshot | None) -> str:

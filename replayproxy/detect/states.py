@@ -157,10 +157,13 @@ def records(series: Sequence[Series]) -> list[Series]:
 
 
 def usable(snapshot: Snapshot) -> bool:
-    """Whether the snapshot is a reading of the state within its interval. A torn one is, if it was read at once."""
-    if snapshot.root is None:
-        return False
-    return snapshot.status is SnapshotStatus.TAKEN or (snapshot.status is SnapshotStatus.TORN and snapshot.atomic)
+    """Whether each row of the snapshot is a reading of that row within its interval; a torn one is that too."""
+    return snapshot.root is not None and snapshot.status is not SnapshotStatus.MISSING
+
+
+def whole(snapshot: Snapshot) -> bool:
+    """Whether the snapshot is one state: nothing was under way while it was read."""
+    return usable(snapshot) and snapshot.status is SnapshotStatus.TAKEN
 
 
 def starts(snapshots: Sequence[Snapshot]) -> Mapping[str, Snapshot]:

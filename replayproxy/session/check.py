@@ -15,7 +15,7 @@ from replayproxy.detect.finding import Grade, Kind
 from replayproxy.detect.judge import Judgement, judge_run
 from replayproxy.detect.reference import Given, Reference, References, start_of
 from replayproxy.detect.source import Source
-from replayproxy.detect.states import States, envs_of, starts, usable
+from replayproxy.detect.states import States, envs_of, starts, whole
 from replayproxy.detect.verdicts import Word, rate, wilson
 from replayproxy.errors import DamagedRecord, Exit, Problem, UnknownAddress, WrongUsage, worst
 from replayproxy.session.look import Stores
@@ -180,8 +180,8 @@ def _given(stores: Stores, text: str | None, source: Source) -> Given | None:
     if at.episode is None:
         return _common(reader, at.run, text, source)
     shots = [s for s in reader.snapshots(at.episode) if at.snapshot in (None, s.n)]
-    chosen = {s.name: s for s in shots if usable(s)} if at.snapshot is not None else {
-        name: s for name, s in starts(shots).items() if usable(s)
+    chosen = {s.name: s for s in shots if whole(s)} if at.snapshot is not None else {
+        name: s for name, s in starts(shots).items() if whole(s)
     }  # fmt: skip
     if not chosen:
         raise UnknownAddress(f"--reference {text}: no state was read there", hint=f"replayproxy show {text}")
@@ -198,7 +198,7 @@ def _common(reader: Reader, run: Run, text: str, source: Source) -> Given:
     groups: dict[tuple[tuple[str | None, int | None], str], list[Any]] = {}
     for episode in reader.episodes(run):
         for name, snapshot in starts(reader.snapshots(episode)).items():
-            if usable(snapshot) and envs_of(run, name):
+            if whole(snapshot) and envs_of(run, name):
                 groups.setdefault(((episode.task, episode.seed), name), []).append(start_of(episode, snapshot))
     references = References(States(source.load), ())
     found: dict[tuple[tuple[str | None, int | None] | None, str], Reference] = {}
@@ -240,7 +240,7 @@ def document(judgement: Judgement, demands: Demands, only: Collection[str] | Non
         "incomplete": [name for name in judgement.incomplete if name in names],
         "open": [name for name in judgement.open_yet if name in names],
         "references": [dict(one) for one in judgement.references],
-        "snapshots": {"missing": judgement.missing, "late": judgement.late},
+        "snapshots": {"missing": judgement.missing, "torn": judgement.torn, "late": judgement.late},
         "exchanges": judgement.exchanges,
         "notes": list(judgement.notes),
         "why": reasons(judgement, demands, only),

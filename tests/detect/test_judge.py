@@ -15,9 +15,12 @@ def shown(judgement):
 
 def rollouts(bench: Bench, deployment, names, *, tasks: int = 3, agents=None) -> None:
     plans = [
-        {"name": name, "deployment": deployment, "agents": agents or {"main": worker}, "task": f"t{n % tasks}", "seed": 1}
+        {
+            "name": name, "deployment": deployment, "agents": agents or {"main": worker}, "task": f"t{n % tasks}",
+            "seed": 1,
+        }
         for n, name in enumerate(names)
-    ]
+    ]  # fmt: skip
     bench.in_turn(iter(plans))
 
 
@@ -147,7 +150,10 @@ def leak(bench: Bench, deployment, last) -> None:
     agents = [LOOKER, LOOKER, LOOKER, maker, last]
     bench.in_turn(
         iter([
-            {"name": name, "deployment": deployment, "agents": {"main": agent}, "task": "make" if agent is maker else "look"}
+            {
+                "name": name, "deployment": deployment, "agents": {"main": agent},
+                "task": "make" if agent is maker else "look",
+            }
             for name, agent in zip(["b1", "b2", "b3", "a", "b4"], agents, strict=True)
         ])
     )  # fmt: skip
