@@ -7,10 +7,10 @@ and no waiting here: the edge asks `may_go`, waits, and says `done` or `overdue`
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from replayproxy.core.canonical import RequestKey
 from replayproxy.core.gates import Progress
@@ -38,8 +38,11 @@ class Order(StrEnum):
     STRICT = "strict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Serve:
+# An attribute of an enumeration costs more than a name of the module.
+_EXACT, _CANONICAL, _BY_LANE = Grade.EXACT, Grade.CANONICAL, Order.LANE
+
+
+class Serve(NamedTuple):
     """This recorded exchange is the answer, and is claimed. `number` counts the requests of the episode."""
 
     entry: Entry
@@ -84,7 +87,7 @@ class Divergence:
 class Tally:
     """What a replay of one episode did so far, in numbers."""
 
-    served: Counter[Grade] = field(default_factory=Counter)
+    served: dict[Grade, int] = field(default_factory=lambda: dict.fromkeys(Grade, 0))
     misses: int = 0
     requests_missed: int = 0
     order_divergences: int = 0
@@ -122,13 +125,13 @@ class Replayer:
             # Two equal requests at once in one lane: which of them is the first cannot be known.
             self.tally.overlapping += 1
         self._under_way[slot] = others + 1
-        grade = Grade.EXACT if entry.exact == asked.exact else Grade.CANONICAL
+        grade = _EXACT if entry.exact == asked.exact else _CANONICAL
         self.tally.served[grade] += 1
-        return Serve(entry=entry, grade=grade, number=self.requests)
+        return Serve(entry, grade, self.requests)
 
     def _find(self, asked: Identified, lane: str) -> tuple[Entry | None, Entry | None]:
         script = self.script
-        by_key = self.order is Order.LANE
+        by_key = self.order is _BY_LANE
         slot: Queue | str = (lane, asked.number) if by_key else lane
         queue = script.queues.get((lane, asked.number), ()) if by_key else script.lanes.get(lane, ())
         position = self._next.get(slot, 0)

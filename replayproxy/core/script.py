@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey, request_key
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Gates, Move, gates
-from replayproxy.core.values import Body, Exchange, Outcome, Request
+from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
 
 INLINE_LIMIT = 4096
 """A body of at least this many bytes is read from the store when it is needed."""
@@ -30,7 +31,19 @@ UNKNOWN = -1
 _KEY_NAMES = frozenset(KEY_FIELDS)
 
 
-def exact_key(env: str, request: Request) -> Exact:
+class Heard(NamedTuple):
+    """What of a request that just came is needed to look it up. A tuple, for one is made for every request."""
+
+    method: bytes
+    target: bytes
+    fields: Fields
+    body: Body | None
+
+    def request(self) -> Request:
+        return Request(method=self.method, target=self.target, version=b"HTTP/1.1", fields=self.fields, body=self.body)
+
+
+def exact_key(env: str, request: Request | Heard) -> Exact:
     """What must be byte-equal for the grade `exact`. Equal exact keys have equal request keys."""
     named = [(lower, value) for name, value in request.fields if (lower := name.lower()) in _KEY_NAMES]
     if len(named) > 1:
@@ -40,15 +53,18 @@ def exact_key(env: str, request: Request) -> Exact:
     return (env, request.method, request.target, tuple(named), None if body is None else body.digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identified:
+class Identified(NamedTuple):
     """A request that was asked, with the keys it is looked up by. `number` is the script's for the key."""
 
     env: str
-    request: Request
+    heard: Request | Heard
     exact: Exact
     key: RequestKey
     number: int
+
+    @property
+    def request(self) -> Request:
+        return self.heard.request() if isinstance(self.heard, Heard) else self.heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,20 +115,16 @@ class Script:
     def address(self) -> str:
         return f"{self.run}/{self.episode}"
 
-    def known(self, env: str, request: Request) -> Identified | None:
+    def known(self, env: str, heard: Request | Heard) -> Identified | None:
         """The request with its keys, when one byte-equal to it was recorded. Costs no parsing."""
-        exact = exact_key(env, request)
+        exact = exact_key(env, heard)
         number = self.exact.get(exact)
-        if number is None:
-            return None
-        return Identified(env=env, request=request, exact=exact, key=self.keys[number], number=number)
+        return None if number is None else Identified(env, heard, exact, self.keys[number], number)
 
-    def identify(self, env: str, request: Request) -> Identified:
+    def identify(self, env: str, heard: Request | Heard) -> Identified:
         """The request with its keys. Parses the body: for a large one, call it in another thread."""
-        key = request_key(env, request)
-        return Identified(
-            env=env, request=request, exact=exact_key(env, request), key=key, number=self.numbers.get(key, UNKNOWN)
-        )
+        key = request_key(env, heard.request() if isinstance(heard, Heard) else heard)
+        return Identified(env, heard, exact_key(env, heard), key, self.numbers.get(key, UNKNOWN))
 
 
 def why_not_served(exchange: Exchange) -> str:

@@ -20,9 +20,9 @@ from aiohttp.http_parser import RawRequestMessage
 from replayproxy.core.identity import Claims
 from replayproxy.core.receipt import MISS_STATUS, Document, no_episode_document
 from replayproxy.core.replayer import Miss, Serve
-from replayproxy.core.script import Identified
+from replayproxy.core.script import Heard, Identified
 from replayproxy.core.shown import json_bytes
-from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
+from replayproxy.core.values import Body, Exchange, Fields, Outcome
 from replayproxy.serve.bodies import read_body
 from replayproxy.serve.doors import Door
 from replayproxy.serve.scene import Scene, Stage, lane_of
@@ -247,10 +247,10 @@ class Origin:
         visit.asked = (method, marks.target, lane)
         body = await self._body(request)
         visit.asked = None
-        asked = await self._identified(
-            scene, visit.door.env,
-            Request(method=method, target=marks.target, version=b"HTTP/1.1", fields=request.raw_headers, body=body),
-        )  # fmt: skip
+        heard = Heard(method, marks.target, request.raw_headers, body)
+        asked = scene.replayer.script.known(visit.door.env, heard) or await self._identified(
+            scene, visit.door.env, heard
+        )
         found = scene.replayer.ask(asked, lane, self._now())
         if isinstance(found, Miss):
             await self._miss(visit, scene, found)
@@ -264,14 +264,11 @@ class Origin:
             await request.writer.write(CONTINUE)
         return await read_body(request.content)
 
-    async def _identified(self, scene: Scene, env: str, request: Request) -> Identified:
+    async def _identified(self, scene: Scene, env: str, heard: Heard) -> Identified:
         script = scene.replayer.script
-        known = script.known(env, request)
-        if known is not None:
-            return known
-        if request.body is not None and request.body.size > PARSE_INLINE:
-            return await asyncio.to_thread(script.identify, env, request)
-        return script.identify(env, request)
+        if heard.body is not None and heard.body.size > PARSE_INLINE:
+            return await asyncio.to_thread(script.identify, env, heard)
+        return script.identify(env, heard)
 
     async def _miss(self, visit: Visit, scene: Scene, miss: Miss) -> None:
         document = await scene.explain(miss)

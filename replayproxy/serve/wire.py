@@ -15,9 +15,9 @@ HTTP/1.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from http.client import responses
+from typing import NamedTuple
 
 from replayproxy.core.script import is_bodyless
 from replayproxy.core.values import Body, Exchange, Fields, Outcome, Response
@@ -36,8 +36,7 @@ class Ending(Enum):
     HOLD = "hold"  # nothing more comes until the agent leaves
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """An answer ready to be sent. `whole`: the framing of the body is to be brought to its end."""
 
     head: bytes
@@ -121,8 +120,7 @@ def _without_end(body: Body | None, framed: _Framed) -> Body | None:
     return Body(size=body.size - left_out, digest=body.digest, inline=kept, pieces=body.pieces, chunks=body.chunks[:-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Framed:
+class _Framed(NamedTuple):
     """What the fields say of where the body ends."""
 
     framing: Framing

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
+from replayproxy.core.identity import Claims
 from replayproxy.core.links import to_agent
 from replayproxy.core.values import Exchange, Fields, Outcome, Run
-from replayproxy.proxy.head import Marks, take_marks, without_alt_svc
+from replayproxy.proxy.head import take_marks, without_alt_svc
 from replayproxy.proxy.problems import assembled
 from replayproxy.proxy.routes import Route, parse_upstream
 from replayproxy.serve.doors import Door
@@ -19,14 +23,40 @@ def _may_differ(name: bytes, value: bytes) -> bool:
     return value[:4].lower() == b"http" or (len(name) in _LENGTHS and name.lower() in _REWRITTEN)
 
 
+class Marked(NamedTuple):
+    """The identity marks of a request, and its target without them."""
+
+    claims: Claims
+    target: bytes
+    prefix: bytes
+
+
+_MARKS = frozenset({b"x-replay-episode", b"x-replay-lane", b"baggage"})
+_MARK_LENGTHS = frozenset(map(len, _MARKS))
+
+
+@lru_cache(maxsize=4096)
+def _claims_of(target: bytes, port_episode: str | None) -> Claims:
+    """What a request claims that carries no mark but its listener or its prefix. Nearly every request of an episode
+    claims the same."""
+    return take_marks(target, (), port_episode=port_episode).claims
+
+
 class RecordedDialect:
     """The `Dialect` of a run: as its recorder treated the traffic."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks:
-        return take_marks(target, fields, port_episode=port_episode)
+    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marked:
+        if any(len(name) in _MARK_LENGTHS and name.lower() in _MARKS for name, _ in fields):
+            marks = take_marks(target, fields, port_episode=port_episode)
+            return Marked(marks.claims, marks.target, marks.prefix)
+        if port_episode is None and target.startswith(b"/rp/"):
+            end = min((at for at in (target.find(b"/", 4), target.find(b"?", 4)) if at != -1), default=len(target))
+            lead, rest = target[:end], target[end:]
+            return Marked(_claims_of(lead, None), rest if rest.startswith(b"/") else b"/" + rest, lead)
+        return Marked(_claims_of(b"/", port_episode), target, b"")
 
     def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
         if exchange.response is None:

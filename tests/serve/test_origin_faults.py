@@ -14,7 +14,7 @@ from replayproxy.testing import exchange
 from tests.serve.staged import Staged, large, record, staged
 
 STEPS = (
-    "replayproxy.session.dialect.take_marks",
+    "replayproxy.session.dialect.RecordedDialect.take_marks",
     "replayproxy.session.dialect.to_agent",
     "replayproxy.serve.origin.read_body",
     "replayproxy.serve.origin.plan",
