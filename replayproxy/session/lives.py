@@ -87,6 +87,12 @@ class Live:
             self.keys[exchange.order] = request_key(exchange.env, exchange.request)
             self.crossed.append(_without_bodies(exchange))
 
+    def give_up(self, order: Order) -> None:
+        """The exchange is over and could not be recorded: nobody is to wait for it."""
+        self.flights.pop(order, None)
+        if not self.flights:
+            self.settled.set()
+
     def overlapping(self, begun: int, done: int, after: Order | None) -> tuple[Order, ...]:
         """The exchanges in flight at some instant of the reading, without the write that it follows."""
         seen = {flight.order for flight in (*self.landed, *self.flights.values()) if flight.overlaps(begun, done)}

@@ -289,7 +289,9 @@ class Recording:
         text = " ".join(f"{where}: {str(error) or type(error).__name__}".split())[:200]
         try:
             live = self.live_of(ticket) if ticket is not None else None
-            if live is not None:
+            if live is not None and ticket is not None:
+                if where == "finished":
+                    live.give_up(ticket.order)
                 self.mark_fault(live, text)
             else:
                 self.run_fault(text)
