@@ -49,6 +49,8 @@ def _flat(pairs: Fields) -> list[str]:
 
 
 def _paired(flat: list[str]) -> Fields:
+    if not flat:
+        return ()
     raw = [part.encode("latin-1") for part in flat]
     return tuple(zip(raw[::2], raw[1::2], strict=True))
 
@@ -109,14 +111,21 @@ def _open_body(stored: list[Any] | None, head: int, tail: _Tail) -> Body | None:
         return None
     size, named, length, joined, chunks = stored
     inline = None if length is None else tail.take(length)
-    addresses = _bytes(joined)
     return Body(
         size=size,
         digest=_bytes(named) if named is not None else digest(cast("bytes", inline)),
         inline=inline,
-        pieces=tuple(addresses[at : at + 32] for at in range(0, len(addresses), 32)),
-        chunks=tuple(Chunk(size=s, at=a + head) for s, a in zip(chunks[::2], chunks[1::2], strict=True)),
+        pieces=_addresses(_bytes(joined)) if joined else (),
+        chunks=_chunks(chunks, head) if chunks else (),
     )
+
+
+def _addresses(joined: bytes) -> tuple[bytes, ...]:
+    return tuple(joined[at : at + 32] for at in range(0, len(joined), 32))
+
+
+def _chunks(flat: list[int], head: int) -> tuple[Chunk, ...]:
+    return tuple(Chunk(size=size, at=at + head) for size, at in zip(flat[::2], flat[1::2], strict=True))
 
 
 def _request(request: Request, head: int, tail: list[bytes]) -> list[Any]:
