@@ -28,18 +28,24 @@ from replayproxy.session.config import discover
               help="Kinds that must have been looked for in every episode.")  # fmt: skip
 @click.option("--reference", default=None, metavar="ADDRESS",
               help="The right start state: of a run, an episode or a snapshot.")  # fmt: skip
+@click.option("--baseline", hidden=True)
+@click.option("--write-baseline", hidden=True)
+@click.option("--junit", hidden=True)
+@click.option("--md", hidden=True)
 @store_option
 @config_option
 @json_option
 def command(
     addresses: tuple[str, ...], grades: str | None, budget: float | None, kinds: str | None, reference: str | None,
-    stores: tuple[Path, ...], config: Path | None, as_json: bool,
+    stores: tuple[Path, ...], config: Path | None, as_json: bool, **later: str | None,
 ) -> int:  # fmt: skip
     """Judge runs, or episodes of a run: stale reads, state bleed, dirty resets, nondeterminism.
 
     ADDRESS is RUN or RUN/EPISODE; the other episodes of the run are evidence. Exit code 1: a finding of a failing
     grade, or a failure rate above the budget; 3: something could not be judged.
     """
+    if asked := next((name for name, value in later.items() if value is not None), None):
+        raise WrongUsage(f"--{asked.replace('_', '-')} comes with a later version", hint="--json has everything")
     found = discover(config, Path.cwd(), os.environ)
     if found.path is not None:
         click.echo(f"replayproxy: config {safe(str(found.path))}", err=True)

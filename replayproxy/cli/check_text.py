@@ -78,7 +78,7 @@ def _table(told: Mapping[str, Any]) -> list[str]:
             seen["not_checked"][kind] for seen in told["coverage"].values() if kind in seen["not_checked"]
         )
         hidden = sum(blind.values())
-        why = f" ({', '.join(safe(reason) for reason, _ in blind.most_common(2))})" if blind else ""
+        why = f" ({safe(blind.most_common(1)[0][0])}{', ..' if len(blind) > 1 else ''})" if blind else ""
         rows.append(
             (
                 kind, *(str(grades[grade] or "-") for grade in GRADES),

@@ -254,7 +254,7 @@ def _finding(
             "other episodes on the instance: none wrote meanwhile",
         ),
         reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
-        title=f"{odd.method} {odd.target} was answered otherwise than in {normal}, everything before it being equal",
+        title=f"{odd.method} {odd.target} was answered otherwise than in {normal}, after an equal past",
         cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
         effect={
             "outcomes": len(counts), "of": total, "usual": max(counts.values()),

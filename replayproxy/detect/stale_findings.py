@@ -123,9 +123,9 @@ def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> W
 
 
 def _title(stale: Stale, late: float) -> str:
-    what = stale.sight.pointer or stale.sight.row.key
-    by = f"{stale.writer.method} {stale.writer.target} had changed it" if stale.writer else "it had changed"
-    return f"{stale.sight.op.target} returned {what} as it was before; at least {late:.3f} s earlier {by}"
+    what = stale.sight.pointer or f"{stale.sight.row.table}/{stale.sight.row.key}"
+    by = f"{stale.writer.method} {stale.writer.target}" if stale.writer else "it had changed"
+    return f"{stale.sight.op.target} showed {what} as before {by}, at least {late:.3f} s out of date"
 
 
 def _snapshots(run: str, timeline: Timeline, stale: Stale) -> tuple[str, ...]:

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replayproxy.storage import open_store
+from tests.cli.conftest import Call
+from tests.detect.bench import Bench, script
+from tests.detect.kept import keep
+
+PATCH = script(("GET", "/deals/D-1"), ("PATCH", "/deals/D-1", {"stage": "won"}), ("GET", "/deals/D-1"))
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a clean run and one whose cache is stale."""
+    place = tmp_path / "store"
+    monkeypatch.setenv("REPLAYPROXY_STORE", str(place))
+    with open_store(place, create=True) as store:
+        for name, faults in (("good", ()), ("bad", ("stale",))):
+            bench = Bench(2)
+            deployment = bench.deployment("i", *faults)
+            bench.in_turn(
+                iter([{"name": f"e{n}", "deployment": deployment, "agents": {"main": PATCH}} for n in range(3)])
+            )
+            keep(store, bench, name)
+    return place
+
+
+def test_the_verdict_comes_first_and_the_next_command_last(call: Call, judged: Path) -> None:
+    told = call("check", "bad")
+    lines = told.text.splitlines()
+    assert told.code == 1
+    assert lines[0] == "bad: FAIL   3 proven findings   3 of 3 episodes judged"
+    assert lines[1].startswith("failure rate 100 % [43.9, 100.0] = 3 poisoned + 0 lost")
+    assert lines[1].endswith("of 3; budget 5 %: above it")
+    assert "clean 0  suspect 0  poisoned 3  unknown 0" in lines
+    assert any(line.startswith("F1  proven  stale-read  e0  /stage") for line in lines)
+    assert lines[-1] == "next    replayproxy show F1   replayproxy redrive bad/e0 --env app=URL --repeat 5"
+
+
+def test_a_clean_run_passes_and_says_in_how_many_episodes_each_kind_could_be_looked_for(
+    call: Call, judged: Path
+) -> None:
+    told = call("check", "good")
+    assert told.code == 0
+    assert told.text.splitlines()[0] == "good: PASS   no findings   3 of 3 episodes judged"
+    assert "stale-read" in told.text
+    assert "0 of 3" in told.text
+
+
+def test_json_is_one_document_and_nothing_else(call: Call, judged: Path) -> None:
+    told = call("check", "bad", "--json")
+    assert told.code == 1
+    assert set(told.json) >= {"run", "findings", "verdicts", "coverage", "failure_rate", "interval"}
+    assert told.json["verdicts"] == {"e0": "poisoned", "e1": "poisoned", "e2": "poisoned"}
+
+
+def test_a_finding_of_the_last_check_can_be_shown(call: Call, judged: Path) -> None:
+    call("check", "bad")
+    told = call("show", "F2")
+    assert told.code == 0
+    assert told.text.splitlines()[0].startswith("F2  STALE READ (RYW)  PROVEN")
+    assert "bad/e1#3" in told.text
+
+
+def test_ls_shows_the_verdicts_of_the_last_check(call: Call, judged: Path) -> None:
+    call("check", "bad")
+    assert [row["verdict"] for row in call("ls", "bad", "--json").json["episodes"]] == ["poisoned"] * 3
+
+
+def test_wrong_words_are_one_line_and_exit_2(call: Call, judged: Path) -> None:
+    for words in (["--fail-on", "sure"], ["--require", "luck"], ["--max-failure-rate", "5"], ["--junit", "x"]):
+        told = call("check", "bad", *words)
+        assert told.code == 2, words
+        assert len(told.err.splitlines()) == 1
+        assert told.out == b""
+    assert call("check").code == 2
+    assert call("check", "nope").code == 2
+
+
+def test_the_options_decide_the_exit_code(call: Call, judged: Path) -> None:
+    assert call("check", "bad", "--fail-on", "none", "--max-failure-rate", "1").code == 0
+    assert call("check", "good", "--require", "race").code == 3
+    assert call("check", "good", "--require", "stale-read,dirty-reset").code == 0
