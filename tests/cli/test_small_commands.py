@@ -1,0 +1,45 @@
+"""client, addon and doctor, as they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from replayproxy import client
+from replayproxy.cli.main import run
+
+
+def test_client_prints_the_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["client"]) == 0
+    assert capsys.readouterr().out == Path(client.__file__).read_text()
+
+
+def test_addon_prints_a_path_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["addon", "record"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert "standalone_record_addon" in path.read_text()
+    assert len(path.read_text().splitlines()) <= 15
+
+
+def test_an_unknown_addon_is_2_and_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["addon", "nonsense"]) == 2
+    assert "there is record" in capsys.readouterr().err
+
+
+def test_doctor_says_what_fails_and_what_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--env", "app=http://127.0.0.1:1"]) == 5
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL  app at http://127.0.0.1:1 does not answer: connection refused")
+    assert "With this wiring:  stale-read from traffic only" in out
+    assert run(["doctor", "--env", "app=http://127.0.0.1:1", "--json"]) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert document["checks"][0]["level"] == "FAIL"
+
+
+@pytest.mark.parametrize("words", [(), ("--env", "app"), ("--env", "app=http://h", "--snapshot", "app=nonsense:x")])
+def test_a_wrong_call_of_doctor_is_2(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
