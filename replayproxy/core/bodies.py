@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import Kind, digest, field, media_type, view
+from replayproxy.core.canonical import Kind, digest, field, is_json_type, media_type, view
 from replayproxy.core.values import Body, Fields
+
+_PLAIN = 1024 * 1024
 
 TREES = frozenset({"json", "parts", "events"})
 
@@ -38,6 +40,10 @@ class Content:
 
 def content(fields: Fields, body: Body | None) -> Content:
     """What a body is looked at as. Never raises."""
+    if body is not None and body.inline and body.size <= _PLAIN and is_json_type(media_type(fields)):
+        tree = _tree(body.inline)
+        if tree is not None:
+            return tree
     seen = view(fields, body)
     if seen.kind is Kind.BYTES and media_type(fields) == b"multipart/form-data" and seen.value is not None:
         parts = form_parts(field(fields, b"content-type") or b"", seen.value)
@@ -51,6 +57,16 @@ def content(fields: Fields, body: Body | None) -> Content:
             return Content("events", events(text))
         return Content("text", text)
     return Content(str(seen.kind), seen.value)
+
+
+def _tree(data: bytes) -> Content | None:
+    """The short way to the tree of an uncoded JSON body: what nests too deeply is for `view` to see."""
+    if data.count(b"{") + data.count(b"[") > jsonvalue.MAX_DEPTH or data[:2] == b"\x1f\x8b":
+        return None
+    try:
+        return Content("json", jsonvalue.parse(data))
+    except jsonvalue.NotJson:
+        return None
 
 
 def multimaps(

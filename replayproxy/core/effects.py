@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from replayproxy.core.canonical import Kind, split_target, view
+from replayproxy.core.canonical import Kind, field, split_target, view
 from replayproxy.core.values import Exchange, Request
 
 SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PROPFIND", b"REPORT"})
@@ -48,6 +48,9 @@ def json_rpc_calls(request: Request) -> list[dict[str, Any]] | None:
     """The calls of a JSON-RPC 2.0 POST (one, or a batch); None when the request is none."""
     if request.method != b"POST":
         return None
+    plain = request.body.inline if request.body is not None else None
+    if plain is not None and b"jsonrpc" not in plain and field(request.fields, b"content-encoding") is None:
+        return None  # most bodies are no calls, and need not be parsed to know it
     seen = view(request.fields, request.body)
     if seen.kind is not Kind.JSON:
         return None

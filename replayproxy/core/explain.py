@@ -85,6 +85,7 @@ class Explainer:
         self._validators = validators
         self._identifiers = identifiers
         self._own = tuple(own_pattern(names) for names in authorities)
+        self._hosts = {name.rpartition(":")[0] or name for names in authorities for name in names}
         self._ruled: dict[str, Renaming] = {}
         self.names = Names(bindings, seeded)
         for recorded, live in bindings.items():
@@ -169,8 +170,10 @@ class Explainer:
             if self._validators.explains(difference, where.uri):
                 return frozenset({"validator"})
             return _CLOCK if self._moment(a, b, where) > 0 else None
-        left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
-        classes = {"authority"} if self._own[0].findall(a) != self._own[1].findall(b) else set()
+        left, right, classes = a, b, set[str]()
+        if any(map(a.__contains__, self._hosts)) or any(map(b.__contains__, self._hosts)):
+            left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
+            classes = {"authority"} if self._own[0].findall(a) != self._own[1].findall(b) else set()
         if left == right:
             return frozenset(classes) if classes else None
         more = self._parts(left, right, difference, where)

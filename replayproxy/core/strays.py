@@ -14,7 +14,7 @@ from replayproxy.core.bodies import TREES, content
 from replayproxy.core.canonical import decoded
 from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import Names, Renaming, owners
-from replayproxy.core.tokens import skeleton
+from replayproxy.core.tokens import tokens_among
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.values import Body, Exchange, Fields
 
@@ -53,7 +53,7 @@ def _tokens(exchange: Exchange, wanted: Mapping[str, str]) -> Iterator[str]:
         texts += [value.decode("latin-1") for name, value in exchange.response.fields if name.lower() == b"location"]
     for text in texts:
         if text:
-            yield from (token for token in skeleton(text).tokens if token in wanted)
+            yield from tokens_among(text, wanted)
 
 
 def _body_text(fields: Fields, body: Body | None) -> str:

@@ -7,6 +7,7 @@ that holds at least `FRESH_BITS` was surely not chosen twice by accident, so it 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
@@ -102,6 +103,11 @@ def short_form(token: str) -> tuple[str, ...] | None:
     # `a1f3` begins with a hex digit that is no prefix: without a separator only what precedes a decimal is one.
     prefix = match.group(1)
     return (prefix, "#") if not prefix or not prefix[-1].isalnum() or match.group(2).isdigit() else ("", "#")
+
+
+def tokens_among(text: str, wanted: Collection[str]) -> list[str]:
+    """The tokens of a text that are among the wanted ones, each once."""
+    return [token for token in dict.fromkeys(_TOKENS.findall(text)) if token in wanted]
 
 
 def long_tokens(text: str) -> list[str]:

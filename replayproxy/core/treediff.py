@@ -3,7 +3,7 @@
 Numbers are exact, object members join by name whatever their order. Array elements join by a learned key (a member
 like an id: unique, always present, at least 80 % shared), else by the longest common subsequence of equal subtrees,
 else by likeness between two matches. An array that holds the same elements in another order is one change, `order`.
-Equal subtrees are found by number, not by walking them twice.
+Equal arrays are found by number, not by walking them twice.
 
 `soften` names what is equal but for its spelling (a renamed id, a time): it steers which elements meet, and is never
 taken for equality: what differs in spelling is always among the changes.
@@ -114,12 +114,13 @@ class _Diff:
         return self.out
 
     def walk(self, a: Any, b: Any, at: Path, bt: Path) -> None:
-        if self.exact.give(a, True) == self.exact.give(b, False):
-            return
         if isinstance(a, dict) and isinstance(b, dict):
             self.members(a, b, at, bt)
         elif isinstance(a, list) and isinstance(b, list):
-            self.elements(a, b, at, bt)
+            if self.exact.give(a, True) != self.exact.give(b, False):
+                self.elements(a, b, at, bt)
+        elif not isinstance(a, dict | list) and not isinstance(b, dict | list) and _scalar(a) == _scalar(b):
+            return
         elif isinstance(a, str) and isinstance(b, str) and (inner := self.documents(a, b)):
             self.walk(*inner, (*at, INNER), (*bt, INNER))
         else:
