@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +14,13 @@ from replayproxy.cli.main import _report
 from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
 from replayproxy.core.receipt import Document
 from replayproxy.errors import Exit, Problem
-from replayproxy.serve.scene import Stage
 from replayproxy.session.child import NotStarted
-from replayproxy.session.closed import Guard
 from replayproxy.session.config import Config, discover
-from replayproxy.session.replay import Replayed, replay, write_document
-from replayproxy.session.replay_options import ReplayOptions, parse
+
+if TYPE_CHECKING:
+    from replayproxy.serve.scene import Stage
+    from replayproxy.session.replay import Replayed
+    from replayproxy.session.replay_options import ReplayOptions
 
 
 class _Told:
@@ -74,6 +75,10 @@ def command(
     With COMMAND it is run and the replay ends with it; without, at SIGINT or SIGTERM. Exit code 0: reproduced; 1: not;
     3: nothing was asked for, or it cannot be known.
     """
+    # aiohttp takes long to import, and `--help` need not pay for it.
+    from replayproxy.session.replay import write_document
+    from replayproxy.session.replay_options import parse
+
     found = discover(config, Path.cwd(), os.environ)
     options = parse(flags, found, environ=os.environ)
     try:
@@ -103,6 +108,9 @@ def _stores(found: Config) -> tuple[Path, ...]:
 def _run(
     address: str, stores: tuple[Path, ...], options: ReplayOptions, command: tuple[str, ...], as_json: bool
 ) -> Replayed:
+    from replayproxy.session.closed import Guard
+    from replayproxy.session.replay import replay
+
     with open_reader(stores) as opened:
         one = opened.find(address)
         return asyncio.run(
@@ -111,6 +119,8 @@ def _run(
 
 
 def _summarise(options: ReplayOptions, code: Exit | int, error: str) -> None:
+    from replayproxy.session.replay import write_document
+
     if options.summary is not None:
         document = {"command_exit": None, "exit": int(code), "receipt": None, "error": error}
         write_document(options.summary, document)
