@@ -154,14 +154,18 @@ def test_the_receipt_tells_the_first_divergence_with_both_sides() -> None:
     lines = receipt_lines(episode_receipt(on), 1)
     assert lines == [
         "NOT REPRODUCED  nightly/crm-7-a1                                       environment contacted 0 times",
-        "  served 1 of 2   exact 1  canonical 0  relaxed 0  repeat 0"
-        "      missed 1   unused 1 (1 write)   out of order 0",
+        (
+            "  served 1 of 2   exact 1  canonical 0  relaxed 0  repeat 0"
+            "      missed 1   unused 1 (1 write)   out of order 0"
+        ),
         "  first divergence  request 2 of 2, lane main",
         '    asked     POST /deals/42/notes   body/text "Called, no answer"',
         '    recorded  POST /deals/42/notes   body/text "Called. No answer."     crm-7-a1/2, free',
         "  after it nothing the agent saw is supported by the recording",
-        "  an agent that chooses its own words cannot be replayed closed: "
-        "redrive the requests, or record the model too",
+        (
+            "  an agent that chooses its own words cannot be replayed closed: "
+            "redrive the requests, or record the model too"
+        ),
         "exit 1     explain: replayproxy show nightly/crm-7-a1/2",
     ]
 
@@ -174,8 +178,10 @@ def test_a_miss_is_logged_with_what_comes_near_and_again_in_one_line() -> None:
     )
     (miss,) = on.misses.values()
     assert miss_lines(miss_document(on.script, miss)) == [
-        "470  GET /deals/42?fields=name,owner      crm-7-a1  lane main  request 2     "
-        "(from replayproxy, not the environment)",
+        (
+            "470  GET /deals/42?fields=name,owner      crm-7-a1  lane main  request 2     "
+            "(from replayproxy, not the environment)"
+        ),
         "  1  crm-7-a1/1  consumed    same request; 1 recorded, 1 served (the last to request 1)",
         '  2  crm-7-a1/2  free        query.fields  "owner,name" | "name,owner"',
     ]
