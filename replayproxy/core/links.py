@@ -94,8 +94,7 @@ class LinkCounter:
 
     def __init__(self, origins: Iterable[str]) -> None:
         self.count = 0
-        self._needles = tuple(sorted(_needles(tuple(origins)), key=len, reverse=True))
-        self._keep = max((len(needle) for needle in self._needles), default=0) + 4
+        self._needles, self._keep = _needles(tuple(origins))
         self._tail = b""
         self._done = 0  # how much of the tail's front lies in links that have been counted
 
@@ -133,7 +132,8 @@ def _is_link(window: bytes, start: int, end: int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _needles(origins: tuple[str, ...]) -> frozenset[bytes]:
+def _needles(origins: tuple[str, ...]) -> tuple[tuple[bytes, ...], int]:
+    """The authorities to look for, and how many bytes must be kept so that none is missed between two pieces."""
     found = set()
     for scheme, authority in _known(origins):
         host, _, port = authority.rpartition(b":")
@@ -141,4 +141,4 @@ def _needles(origins: tuple[str, ...]) -> frozenset[bytes]:
             found.add(name + b":" + port)
             if _DEFAULT_PORTS[scheme] == port:
                 found.add(name)
-    return frozenset(found)
+    return tuple(found), max(map(len, found), default=0) + 4

@@ -114,6 +114,9 @@ class Connections:
                 self._tell(None, kinds.AGENT_CONNECTED, agent.detail, agent.opened)
             self._tell(agent.ticket, kinds.AGENT_CLOSED, {"connection": client.id})
 
+    def unreadable_request(self, client: Client) -> None:
+        self._tell(self._ticket(client), kinds.UNREADABLE_REQUEST, {"connection": client.id})
+
     def _ticket(self, client: Client) -> Ticket | None:
         agent = self._agents.get(client.id)
         return agent.ticket if agent else None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mitmproxy import http, options
+from mitmproxy import http
 from mitmproxy.addons.core import Core
 from mitmproxy.addons.next_layer import NextLayer
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -18,6 +18,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WrongUsage
+from replayproxy.proxy.dispatch import BareMaster
 from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, bind, bound_address, listener_for
 from replayproxy.proxy.live import Clock
 from replayproxy.proxy.record_addon import RecordAddon
@@ -34,6 +35,8 @@ clock jump. How long a connection lives is the agent's and the environment's aff
 
 _CLOSING = 1.5
 """Seconds that the connections have to close at a stop, after the grace."""
+
+_LONGEST_GRACE = 5.5
 
 _NOWHERE = "http://127.0.0.1:0"
 """Stands where mitmproxy wants an upstream that only the ticket knows. It cannot be connected to."""
@@ -68,10 +71,9 @@ class ProxyEngine:
     async def start(self) -> None:
         """Must be called in the running loop, before `listen`."""
         self._log.install()
-        master = Master(options.Options())
-        master.addons.add(  # type: ignore[no-untyped-call]
-            Core(), self._proxyserver, NextLayer(), UpstreamTls(self._options_of), self._addon
-        )
+        master = BareMaster()
+        tls = UpstreamTls(self._options_of, self._addon.connections.unreadable_request)
+        master.addons.add(Core(), self._proxyserver, NextLayer(), tls, self._addon)  # type: ignore[no-untyped-call]
         master.options.update(  # type: ignore[no-untyped-call]
             mode=[],
             connection_strategy="lazy",
@@ -183,7 +185,7 @@ class ProxyEngine:
             await self.unlisten(listener)
         self._close_idle()
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(grace, 6.0)):
+            async with asyncio.timeout(min(grace, _LONGEST_GRACE)):
                 while self.in_flight():
                     self._quiet.clear()
                     await self._quiet.wait()
@@ -256,6 +258,6 @@ class _Faults(logging.Handler):
         self._logger.level, self._logger.propagate = self._was
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        with suppress(Exception):
-            self._scribe.fault(None, "mitmproxy", error or RuntimeError(record.getMessage()))
+        if record.exc_info and record.exc_info[1]:  # without one it is about what a peer did
+            with suppress(Exception):
+                self._scribe.fault(None, "mitmproxy", record.exc_info[1])

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from mitmproxy import http
-from mitmproxy.connection import ConnectionState
+from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator
@@ -47,6 +48,18 @@ class EnvironmentFault(_events.ResponseProtocolError):
     def __init__(self, stream_id: int, message: str, outcome: Outcome) -> None:
         super().__init__(stream_id, message, _events.ErrorCode.GENERIC_SERVER_ERROR)
         self.outcome = outcome
+
+
+class RequestRefused(_events.RequestProtocolError):
+    """The head of a request is such that it cannot be passed on; 400 has been answered."""
+
+
+@dataclass
+class UnreadableRequestHook(commands.StartHook):  # type: ignore[no-untyped-call]
+    """What an agent sent is no HTTP request at all; 400 has been answered. (A hook of ours, `unreadable_request`.)"""
+
+    client: Client
+    blocking = False
 
 
 class _BodyReader:
@@ -126,10 +139,29 @@ class AgentHttp1(_http1.Http1Server):
         assert self.response is not None
         return self.request.method.upper() != "HEAD" and _is_chunked(self.response)
 
+    def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
+        for command in super().read_headers(event):
+            # The body's errors come through here too when head and body arrive together.
+            in_head = self.state == self.read_headers
+            if (
+                in_head
+                and isinstance(command, _base.ReceiveHttp)
+                and isinstance(command.event, _events.RequestProtocolError)
+            ):
+                refused = RequestRefused(self.stream_id, command.event.message, command.event.code)
+                command = _base.ReceiveHttp(refused)
+            yield command
+        if self.state == self.done and self.request is None and isinstance(event, events.DataReceived):
+            yield UnreadableRequestHook(self.context.client)
+
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         for command in super().read_body(event):
-            if _ends(command, _events.RequestEndOfMessage) and (trailers := _trailers_of(self)):
+            if _is(command, _events.RequestEndOfMessage) and (trailers := _trailers_of(self)):
                 yield _base.ReceiveHttp(_events.RequestTrailers(self.stream_id, trailers))
+            elif _is(command, _events.RequestProtocolError) and isinstance(event, events.ConnectionClosed):
+                message = "the agent closed the connection in the middle of its request"
+                code = _events.ErrorCode.CLIENT_DISCONNECTED
+                command = _base.ReceiveHttp(_events.RequestProtocolError(self.stream_id, message, code))
             yield command
 
 
@@ -183,17 +215,17 @@ class EnvironmentHttp1(_http1.Http1Client):
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         for command in super().read_body(event):
             assert self.stream_id is not None or not isinstance(command, _base.ReceiveHttp)
-            if _ends(command, _events.ResponseEndOfMessage) and (trailers := _trailers_of(self)):
+            if _is(command, _events.ResponseEndOfMessage) and (trailers := _trailers_of(self)):
                 assert self.stream_id is not None
                 yield _base.ReceiveHttp(_events.ResponseTrailers(self.stream_id, trailers))
-            elif _ends(command, _events.ResponseProtocolError) and isinstance(event, events.ConnectionClosed):
+            elif _is(command, _events.ResponseProtocolError) and isinstance(event, events.ConnectionClosed):
                 assert self.stream_id is not None
                 message = "the environment closed the connection in the middle of the answer's body"
                 command = _base.ReceiveHttp(EnvironmentFault(self.stream_id, message, Outcome.CUT))
             yield command
 
 
-def _ends(command: commands.Command, kind: type[_base.HttpEvent]) -> bool:
+def _is(command: commands.Command, kind: type[_base.HttpEvent]) -> bool:
     return isinstance(command, _base.ReceiveHttp) and isinstance(command.event, kind)
 
 

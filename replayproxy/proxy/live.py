@@ -86,7 +86,12 @@ class Live:
         self.agent_connection, self.env_connection, self.upstream = agent_connection, "", ""
         self.origins: tuple[str, ...] = ()  # the environment's own: what a link to it begins with
         self.base = self.prefix = ""  # what such a link begins with for the agent; base "": it is left alone
-        self.times = Times(head=at, wall=clock.wall())
+        self.at, self.wall = at, clock.wall()
+        self.c_in: int | None = None  # these five are what `Times` says
+        self.fwd: int | None = None
+        self.first: int | None = None
+        self.up_end: int | None = None
+        self.c_out: int | None = None
         self.ended = ticket is None  # nothing is recorded from here on
         self.over = False  # nothing passes from here on
         self.when_over: Callable[[Live], None] | None = None
@@ -101,6 +106,8 @@ class Live:
         self.messages: list[Message] = []
         self.notes: list[str] = []
         self.held_ns = 0
+        self.held: Exchange | None = None  # as the scribe saw it before the agent got the answer
+        self._request: Request | None = None
         self._links: LinkCounter | None = None
 
     def fault(self, where: str, error: BaseException) -> None:
@@ -127,7 +134,7 @@ class Live:
 
     @guarded("request")
     def request_complete(self, trailers: Fields) -> None:
-        self.times = replace(self.times, c_in=self.clock.now())
+        self.c_in = self.clock.now()
         self.request_trailers = trailers
         self.request_whole = True
 
@@ -135,7 +142,7 @@ class Live:
     def forwarding(self, connection: str) -> None:
         """The next thing that happens is the first byte to the environment."""
         self.env_connection = connection
-        self.times = replace(self.times, fwd=self.clock.now())
+        self.fwd = self.clock.now()
 
     @guarded("1xx")
     def interim(self, status: int, fields: Fields) -> None:
@@ -144,7 +151,7 @@ class Live:
 
     @guarded("answer's head")
     def head_came(self) -> None:
-        self.times = replace(self.times, first=self.clock.now())
+        self.first = self.clock.now()
 
     @guarded("answer's head")
     def answer_head(self, answer: Response) -> None:
@@ -180,14 +187,14 @@ class Live:
     @guarded("answer")
     def answer_complete(self) -> None:
         """The environment's last byte is here."""
-        self.times = replace(self.times, up_end=self.clock.now())
+        self.up_end = self.clock.now()
         self.answer_whole = True
 
     @guarded("answer")
     def answer_failed(self) -> None:
         """Nothing more comes from the environment, though more was due."""
-        if self.times.up_end is None:
-            self.times = replace(self.times, up_end=self.clock.now())
+        if self.up_end is None:
+            self.up_end = self.clock.now()
 
     @guarded("answer's trailers")
     def answer_trailers(self, trailers: Fields) -> None:
@@ -202,7 +209,7 @@ class Live:
     @guarded("handed over")
     def handed_over(self) -> None:
         """The last byte for the agent is written."""
-        self.times = replace(self.times, c_out=self.clock.now())
+        self.c_out = self.clock.now()
 
     @property
     def is_stream(self) -> bool:
@@ -211,7 +218,30 @@ class Live:
 
     def request(self) -> Request:
         """The request with its body as far as it came. Closes the body."""
-        return replace(self.head, body=self.request_body.close(), trailers=self.request_trailers)
+        if self._request is None:
+            head = self.head
+            self._request = Request(
+                method=head.method,
+                target=head.target,
+                version=head.version,
+                fields=head.fields,
+                body=self.request_body.close(),
+                agent_host=head.agent_host,
+                trailers=self.request_trailers,
+            )
+        return self._request
+
+    @property
+    def times(self) -> Times:
+        return Times(
+            head=self.at,
+            wall=self.wall,
+            c_in=self.c_in,
+            fwd=self.fwd,
+            first=self.first,
+            up_end=self.up_end,
+            c_out=self.c_out,
+        )
 
     def exchange(
         self,
@@ -289,5 +319,8 @@ class Live:
             self.scribe.event(self.ticket, ESCAPING_LINKS, {"count": count}, self.clock.now())
         if websocket is None and self.messages:
             websocket = WebSocket(messages=tuple(self.messages), close_code=None)
-        exchange = self.exchange(outcome, error=error, closed_by_agent=closed_by_agent, websocket=websocket)
+        if self.held is not None and outcome is Outcome.ANSWERED:
+            exchange = replace(self.held, times=self.times, held_ns=self.held_ns, notes=tuple(self.notes))
+        else:
+            exchange = self.exchange(outcome, error=error, closed_by_agent=closed_by_agent, websocket=websocket)
         self.scribe.finished(self.ticket, exchange)

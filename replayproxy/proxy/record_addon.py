@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Protocol
 
 from mitmproxy import http, tls
 from mitmproxy.connection import Client
-from mitmproxy.net.http import http1
 
-from replayproxy.core.canonical import media_type
+from replayproxy.core.canonical import field, media_type
 from replayproxy.core.effects import is_write
 from replayproxy.core.links import to_agent
 from replayproxy.core.values import Outcome, Request, Response, WebSocket
@@ -68,6 +68,7 @@ class RecordAddon:
         self.connections = Connections(scribe, clock)
         self.addons: list[object] = [self.connections]  # mitmproxy calls their hooks too
         self.open: dict[Live, http.HTTPFlow] = {}
+        self._open_on: Counter[str] = Counter()
         self.on_over: Callable[[str], None] | None = None
         layers.install()
 
@@ -97,8 +98,12 @@ class RecordAddon:
         if route.reroute:
             data.authority = b""  # a reverse listener's own origin in an absolute target is not the environment's
         ticket = self._arrive(route, marks, data.method, at)
-        upstream = self._upstream(route, ticket)
-        live = self._begin(flow, route, ticket, marks, upstream, at)
+        try:
+            upstream = self._upstream(route, ticket)
+            live = self._begin(flow, route, ticket, marks, upstream, at)
+        except Exception as error:
+            self._lost(ticket, error)
+            return
         if offered_h2c:
             live.notes.append("h2c-offer-removed")
         if flow.error:
@@ -117,6 +122,13 @@ class RecordAddon:
         except Exception as error:
             self.fault(None, "arrive", error)
             return None
+
+    def _lost(self, ticket: Ticket | None, error: Exception) -> None:
+        """No exchange can be made for a ticket that was given out: its episode, at least, is to say so."""
+        try:
+            self.scribe.fault(ticket, "requestheaders", error)
+        except Exception:  # by contract it never raises; if it does, traffic still comes first
+            pass
 
     @staticmethod
     def _upstream(route: Route, ticket: Ticket | None) -> Upstream | None:
@@ -159,6 +171,7 @@ class RecordAddon:
             live.base = route.agent_base(agent_host, tls=flow.client_conn.tls)
         attach(flow, live)
         self.open[live] = flow
+        self._open_on[live.agent_connection] += 1
         self.connections.arrived(flow.client_conn.id, ticket)
         return live
 
@@ -210,7 +223,7 @@ class RecordAddon:
         live, response = live_of(flow), flow.response
         if live is None or response is None or live.local is not None:
             return
-        if live.times.fwd is None:
+        if live.fwd is None:
             live.local = "answered by another add-on"
             return
         data = response.data
@@ -228,14 +241,14 @@ class RecordAddon:
     @staticmethod
     def _may_buffer(live: Live, request: http.Request, response: http.Response) -> bool:
         """Short answers, and those to writes, because only a buffered answer can be held."""
-        size = http1.expected_http_body_size(request, response)
-        if size == 0:
-            return True
         fields = response.data.headers.fields
+        if request.data.method.upper() == b"HEAD" or response.status_code in (101, 204, 304):
+            return True
         if media_type(fields) == b"text/event-stream":
             return False
-        if size is not None and size > 0:
-            return size <= BUFFER_LIMIT
+        length = field(fields, b"content-length")
+        if length is not None:
+            return int(length) <= BUFFER_LIMIT
         reads = live.ticket.reads if live.ticket else ()
         return is_write(live.request() if live.request_whole else live.head, reads)
 
@@ -250,14 +263,16 @@ class RecordAddon:
             else:
                 live.answer_block(response.raw_content)
         live.answer_trailers(response.trailers.fields if response.trailers else ())
-        if not live.streamed and not live.ended and response.status_code != 101:
+        # An answer that is here before its request has ended is not held: the request's body is still being kept.
+        if live.request_whole and not live.streamed and not live.ended and response.status_code != 101:
             await self._hold(live)
 
     async def _hold(self, live: Live) -> None:
         assert live.ticket is not None
         live.busy = True
         try:
-            live.held_ns = await self.scribe.hold(live.ticket, live.exchange(Outcome.ANSWERED))
+            live.held = live.exchange(Outcome.ANSWERED)
+            live.held_ns = await self.scribe.hold(live.ticket, live.held)
         finally:
             live.busy = False
 
@@ -301,6 +316,8 @@ class RecordAddon:
 
     def _sweep(self, connection: str) -> None:
         """An exchange whose agent is gone and that nobody ended: the recorder lost track of it, and says so."""
+        if connection not in self._open_on:
+            return
         for live in [live for live in self.open if live.agent_connection == connection]:
             if live.busy:
                 asyncio.get_running_loop().call_later(_LINGER, self._sweep, connection)
@@ -309,7 +326,10 @@ class RecordAddon:
                 live.end(Outcome.CLIENT_GONE, error="the connection ended", closed_by_agent=None)
 
     def _over(self, live: Live) -> None:
-        self.open.pop(live, None)
+        if self.open.pop(live, None) is not None:
+            self._open_on[live.agent_connection] -= 1
+            if not self._open_on[live.agent_connection]:
+                del self._open_on[live.agent_connection]
         if self.on_over:
             self.on_over(live.agent_connection)
 
@@ -320,9 +340,8 @@ class RecordAddon:
             await asyncio.sleep(min(limit / 4, 1.0))
             now = self.clock.now()
             for live, flow in list(self.open.items()):
-                times = live.times
-                waits = times.fwd is not None and times.first is None and live.request_whole
-                if waits and times.fwd is not None and now - times.fwd > limit * 1e9 and not live.overdue:
+                waits = live.first is None and live.request_whole and not live.overdue
+                if waits and live.fwd is not None and now - live.fwd > limit * 1e9:
                     live.overdue = True
                     try:
                         proxyserver().inject_event(AnswerOverdue(flow, limit))
@@ -332,8 +351,8 @@ class RecordAddon:
 
 def _is_long(request: http.Request) -> bool:
     """Whether a request's body is passed on as it comes."""
-    fields = request.data.headers
-    if "transfer-encoding" in fields:
+    fields = request.data.headers.fields
+    if field(fields, b"transfer-encoding") is not None:
         return True
-    length = fields.get("content-length", "0")
+    length = field(fields, b"content-length") or b"0"
     return length.isdigit() and int(length) > BUFFER_LIMIT

@@ -1,8 +1,9 @@
 """What the proxy tells the recorder, and what the recorder may answer: the one seam between the two.
 
 Rules of this seam: everything is called on the event-loop thread. For every `arrive` that returned a ticket there is
-exactly one `finished` with that ticket, however the exchange ended. Nothing here may change traffic: whatever a
-method raises is caught at the call and given to `fault`, and the traffic goes on.
+exactly one `finished` with that ticket, however the exchange ended (only a fault of the proxy itself may put a `fault`
+with the ticket in its place). Nothing here may change traffic: whatever a method raises is caught at the call and
+given to `fault`, and the traffic goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ AGENT_CLOSED = "agent-closed"
 UPSTREAM_CONNECTED = "upstream-connected"
 UPSTREAM_REFUSED = "upstream-refused"
 UPSTREAM_CLOSED = "upstream-closed"
+UNREADABLE_REQUEST = "unreadable-request"
 ESCAPING_LINKS = "escaping-links"
 """The kinds of `Scribe.event`. Connection events carry {"connection": id, "env", "listener" or "address", "error"?};
 `ESCAPING_LINKS` carries {"count": n}: absolute links to the environment in an answer's body, which the proxy leaves."""

@@ -10,7 +10,7 @@ from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _base, _events
 
 from replayproxy.core.values import Outcome
-from replayproxy.proxy.layers import EnvironmentFault, ResponseInformational
+from replayproxy.proxy.layers import EnvironmentFault, RequestRefused, ResponseInformational
 from replayproxy.proxy.live import Live
 
 BUFFER_LIMIT = 64 * 1024
@@ -117,9 +117,10 @@ class RecordedStream(HttpStream):
             live.end(Outcome.ANSWERED)
 
     def check_killed(self, emit_error_hook: bool) -> CommandGenerator[bool]:
+        left = next((e for e in self._paused_event_queue if isinstance(e, _events.RequestProtocolError)), None)
         killed = yield from super().check_killed(emit_error_hook)
         if killed and (live := self.live):
-            self._agent_left(live, "the agent closed the connection")
+            self._agent_failed(live, left)
         return killed
 
     def check_invalid(self, request: bool) -> CommandGenerator[bool]:
@@ -157,7 +158,7 @@ class RecordedStream(HttpStream):
 
     def _failed(self, live: Live, event: _events.RequestProtocolError | _events.ResponseProtocolError) -> None:
         if isinstance(event, _events.RequestProtocolError):
-            self._agent_left(live, event.message)
+            self._agent_failed(live, event)
         elif event.code is _events.ErrorCode.CONNECT_FAILED:
             live.handed_over()
             live.end(Outcome.REFUSED, error=event.message)
@@ -167,6 +168,12 @@ class RecordedStream(HttpStream):
             outcome = event.outcome if isinstance(event, EnvironmentFault) else Outcome.INVALID
             live.end(outcome if live.request_whole else Outcome.HALF_SENT, error=event.message, closed_by_agent=False)
 
-    def _agent_left(self, live: Live, why: str) -> None:
+    def _agent_failed(self, live: Live, event: _events.RequestProtocolError | None) -> None:
+        """The agent left, or sent what cannot be passed on. None: an add-on ended the exchange."""
+        if isinstance(event, RequestRefused):
+            live.handed_over()
+            live.end(Outcome.LOCAL, error=event.message)
+            return
         outcome = Outcome.CLIENT_GONE if live.request_whole else Outcome.HALF_SENT
-        live.end(outcome, error=why, closed_by_agent=True)
+        by_agent = event is not None and event.code is _events.ErrorCode.CLIENT_DISCONNECTED
+        live.end(outcome, error=event.message if event else "ended by an add-on", closed_by_agent=by_agent)

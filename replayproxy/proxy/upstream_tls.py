@@ -7,6 +7,7 @@ from typing import Any
 
 from mitmproxy import ctx, tls
 from mitmproxy.addons.tlsconfig import TlsConfig
+from mitmproxy.connection import Client
 
 from replayproxy.proxy.listeners import EnvOptions
 
@@ -15,8 +16,8 @@ class UpstreamTls(TlsConfig):
     """mitmproxy's TlsConfig without its own certificate authority: nothing here speaks TLS to agents yet, so no CA is
     made and nothing is written to the user's home."""
 
-    def __init__(self, options_of: Callable[[Any], EnvOptions]) -> None:
-        self._options_of = options_of
+    def __init__(self, options_of: Callable[[Any], EnvOptions], on_agent_tls: Callable[[Client], None]) -> None:
+        self._options_of, self._on_agent_tls = options_of, on_agent_tls
 
     def running(self) -> None:
         pass
@@ -26,6 +27,9 @@ class UpstreamTls(TlsConfig):
 
     def request(self, flow: Any) -> None:
         pass  # mitmproxy would answer requests for its revocation list itself
+
+    def tls_start_client(self, tls_start: tls.TlsData) -> None:
+        self._on_agent_tls(tls_start.context.client)  # without a TLS context mitmproxy closes the connection
 
     def tls_start_server(self, tls_start: tls.TlsData) -> None:
         wanted = self._options_of(tls_start.context.client.sockname)

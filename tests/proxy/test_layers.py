@@ -13,7 +13,6 @@ from replayproxy.core.values import Outcome
 from replayproxy.proxy import layers
 from replayproxy.proxy.stream import RecordedStream
 
-
 http_layers: Any = http
 
 

@@ -212,6 +212,70 @@ async def test_a_request_that_mitmproxy_refuses_is_local(w: Wire) -> None:
     assert environment.requests == []
 
 
+@pytest.mark.parametrize("bad", [b"Content-Length: x", b"Content-Length: 1\r\nContent-Length: 2", b"Bad Name: 1"])
+async def test_a_request_whose_head_cannot_be_passed_on_is_local(w: Wire, bad: bytes) -> None:
+    environment, _, agent = await w.between(says(OK))
+    await agent.send(b"GET /rp/e1/a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % bad)
+    assert (await agent.read_to_end()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    exchange = await w.scribe.exchange()
+    assert (exchange.outcome, exchange.response, exchange.closed_by_agent) == (Outcome.LOCAL, None, None)
+    assert exchange.error
+    assert environment.requests == []
+
+
+async def test_a_request_body_that_turns_into_garbage_is_half_a_request(w: Wire) -> None:
+    _, _, agent = await w.between(says(OK))
+    await agent.send(b"POST /rp/e1/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\nzzz\r\n")
+    assert await agent.read_to_end() == b""
+    exchange = await w.scribe.exchange()
+    assert (exchange.outcome, exchange.closed_by_agent) == (Outcome.HALF_SENT, False)
+    assert exchange.request.body is not None
+    assert exchange.request.body.inline == b"hi"
+
+
+@pytest.mark.parametrize("garbage", [b"hello\r\n\r\n", b"GET  HTTP/1.1\r\n\r\n"])
+async def test_what_is_no_request_is_refused_and_told(w: Wire, garbage: bytes) -> None:
+    environment, _, agent = await w.between(says(OK))
+    await agent.send(garbage + b"x" * 20 + b"\r\n\r\n")
+    assert (await agent.read_to_end()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    await w.scribe.until(lambda: "unreadable-request" in w.scribe.kinds())
+    assert (w.scribe.exchanges, environment.requests) == ([], [])
+
+
+async def test_a_request_that_ends_after_its_answer_is_kept_whole(w: Wire) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await writer.drain()
+        await reader.readexactly(100_000)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    environment = await w.environment(says(OK))
+    await environment.stop()
+    environment.port = server.sockets[0].getsockname()[1]
+    agent = await w.agent(await w.listen(environment))
+    await agent.send(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
+    assert await agent.read_message() == OK
+    await agent.send(b"x" * 99_997)
+    exchange = await w.scribe.exchange()
+    assert exchange.outcome is Outcome.ANSWERED
+    assert exchange.request.body is not None
+    assert exchange.request.body.size == 100_000
+    server.close()
+
+
+async def test_pipelined_requests_are_answered_in_order(w: Wire) -> None:
+    async def answerer(peer: Peer, request: bytes) -> None:
+        name = request.split()[1]
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
+
+    _, _, agent = await w.between(answerer)
+    await agent.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(5)))
+    assert [(await agent.read_message())[-2:] for _ in range(5)] == [b"/%d" % number for number in range(5)]
+    await w.scribe.exchange(5)
+    assert [e.request.target for e in w.scribe.exchanges] == [b"/%d" % number for number in range(5)]
+
+
 async def test_an_early_answer_to_a_long_upload_arrives(w: Wire) -> None:
     answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
 

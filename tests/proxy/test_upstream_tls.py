@@ -61,6 +61,17 @@ async def test_each_listener_verifies_by_its_own_options(w: Wire, authority: Pat
     assert w.scribe.faults == []
 
 
+async def test_tls_on_a_plain_listener_is_closed_and_told(w: Wire) -> None:
+    _, _, agent = await w.between(says(b""))
+    hello = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="x.test").do_handshake()
+    await agent.send(hello.read())
+    assert await agent.read_to_end() == b""
+    await w.scribe.until(lambda: "unreadable-request" in w.scribe.kinds())
+    assert w.scribe.faults == []
+
+
 async def test_a_dynamic_listener_may_be_sent_to_an_https_environment(w: Wire, authority: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "server.pem")
