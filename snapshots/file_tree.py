@@ -92,7 +92,8 @@ class FileTree:
         except OSError as error:
             if folder and isinstance(error, FileNotFoundError | NotADirectoryError):
                 return
-            raise StateUnreadable(f"{text_of(os.path.join(self._root, folder))}: {error.strerror}") from error
+            where = text_of(os.path.join(self._root, folder) if folder else self._root)
+            raise StateUnreadable(f"{where}: {error.strerror}") from error
         for name in names:
             path = os.path.join(folder, name)
             if self._excluded(path):

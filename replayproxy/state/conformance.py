@@ -133,6 +133,14 @@ class _Suite:
             for name in names:
                 self.skip(name, why)
             return
+        try:
+            self._try_restores(names)
+        except BaseException:  # an interrupt, most likely: the state is put back all the same
+            self._restore(self.first.rows, self.first.aside)
+            raise
+
+    def _try_restores(self, names: tuple[str, str, str]) -> None:
+        assert self.first is not None
         with self._check(names[0]) as wrong:
             now = self._read_fresh()
             self._restore(now.rows, now.aside)

@@ -125,7 +125,7 @@ def key_of(table: Table, row: Mapping[str, Row], texts: Sequence[str | None], ta
     return key
 
 
-_WORD = re.compile(r'"([^"]+)"|(?<![:\w.])([A-Za-z_]\w*)\b(?!\s*\()')
+_WORD = re.compile(r'"([^"]+)"|(?<![:\w])([A-Za-z_]\w*)\b(?!\s*\()')
 
 
 def columns_named(condition: str, tables: Sequence[Table]) -> set[str]:

@@ -19,6 +19,7 @@ BRACES = re.compile(r"\{(episode|task|seed|meta\.[^{}\s]+)\}")
 _WORDS = re.compile(r"\{([a-z][a-z_.]*)\}")
 _SECRET = re.compile(r"(?:^|(?<=[:= ]))env:([A-Za-z_][A-Za-z0-9_]*)(?=$|[@& ,/?])")
 _SECRET_NAMES = r"[^=&?,\s]*(?:pass(?:word|wd)?|secret|token|api_?-?key|auth|sig(?:nature)?|credential)[^=&?,\s]*"
+_NAMED = re.compile(r"(?:[A-Za-z]+ )?env:[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN = "***"
 
 
@@ -109,8 +110,8 @@ def redacted(spec: str) -> str:
     """The spec with what may be a secret left out, fit to be kept and printed; `env:VAR` stays."""
 
     def hide(match: re.Match[str]) -> str:
-        return match[0] if _SECRET.fullmatch(match[2]) else match[1] + _HIDDEN
+        return match[0] if _NAMED.fullmatch(match[2]) else match[1] + _HIDDEN
 
     text = re.sub(r"(//[^/?#\s@:]*:)([^/?#\s]*)(?=@)", hide, spec)
-    text = re.sub(rf"(?i)((?<![A-Za-z]){_SECRET_NAMES}=)([^&\s,\"]+)", hide, text)
+    text = re.sub(rf"(?i)((?<![A-Za-z]){_SECRET_NAMES}=)('(?:[^'\\]|\\.)*'|[^&\s,\"]+)", hide, text)
     return re.sub(r"(,header=[^:,]*:\s*)((?:(?!,(?:header|restore)=).)*)", hide, text)

@@ -1,0 +1,109 @@
+"""Copies of a SQLite file, taken without a lock: of one instant, or none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replayproxy.state import StateUnreadable, sqlite_copy
+from replayproxy.state.sqlite_copy import SqliteCopy
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=0)) as live:
+        live.execute("CREATE TABLE t (n)")
+        yield live
+
+
+def rows(whole: bytes | None) -> list[Any]:
+    assert whole is not None
+    with closing(sqlite3.connect(":memory:")) as copy:
+        copy.deserialize(whole)
+        return copy.execute("SELECT n FROM t").fetchall()
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "WAL"])
+def test_each_commit_is_in_the_next_copy_and_nothing_is_copied_twice(
+    env: sqlite3.Connection, tmp_path: Path, mode: str
+) -> None:
+    env.execute(f"PRAGMA journal_mode = {mode}")
+    copies = SqliteCopy(tmp_path / "x.db")
+    for number in range(5):
+        env.execute("INSERT INTO t VALUES (?)", (number,))
+        assert rows(copies.take()) == [(n,) for n in range(number + 1)]
+        assert copies.take() is None
+    copies.close()
+
+
+def test_no_lock_is_held_that_could_stop_a_writer(
+    env: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = sqlite_copy._read
+
+    def slowly(file: int) -> bytes:
+        env.execute("INSERT INTO t VALUES (1)")  # a whole transaction while we read: it succeeds, and we read again
+        monkeypatch.setattr(sqlite_copy, "_read", read)
+        return read(file)
+
+    monkeypatch.setattr(sqlite_copy, "_read", slowly)
+    assert rows(SqliteCopy(tmp_path / "x.db").take()) == [(1,)]
+
+
+def test_without_a_pause_there_is_no_copy(
+    env: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = sqlite_copy._read
+
+    def written(file: int) -> bytes:
+        env.execute("INSERT INTO t VALUES (1)")
+        return read(file)
+
+    monkeypatch.setattr(sqlite_copy, "_read", written)
+    monkeypatch.setattr(sqlite_copy, "PATIENCE", 0.05)
+    with pytest.raises(StateUnreadable, match="written without a pause"):
+        SqliteCopy(tmp_path / "x.db").take()
+
+
+def test_a_copy_of_a_transaction_under_way_is_the_state_before_it(env: sqlite3.Connection, tmp_path: Path) -> None:
+    copies = SqliteCopy(tmp_path / "x.db")
+    env.execute("INSERT INTO t VALUES (1)")
+    env.execute("BEGIN IMMEDIATE")
+    env.execute("INSERT INTO t VALUES (2)")
+    assert rows(copies.take()) == [(1,)]
+    env.execute("COMMIT")
+    assert rows(copies.take()) == [(1,), (2,)]
+
+
+def test_a_database_that_turns_to_wal_and_back_is_followed(env: sqlite3.Connection, tmp_path: Path) -> None:
+    copies = SqliteCopy(tmp_path / "x.db")
+    env.execute("INSERT INTO t VALUES (1)")
+    assert rows(copies.take()) == [(1,)]
+    env.execute("PRAGMA journal_mode = WAL")
+    env.execute("INSERT INTO t VALUES (2)")
+    assert rows(copies.take()) == [(1,), (2,)]
+    copies.close()
+    env.execute("PRAGMA journal_mode = DELETE")
+    env.execute("INSERT INTO t VALUES (3)")
+    assert rows(copies.take()) == [(1,), (2,), (3,)]
+
+
+def test_files_stay_open_only_until_they_are_deleted(tmp_path: Path) -> None:
+    def held() -> int:
+        return sum(str(tmp_path) in os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists())
+
+    path = tmp_path / "x.db"
+    for _ in range(5):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as live:
+            live.execute("CREATE TABLE t (n)")
+        copies = SqliteCopy(path)
+        assert rows(copies.take()) == []
+        copies.close()
+    assert held() <= 2
