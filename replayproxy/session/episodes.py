@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -137,7 +138,12 @@ class Episodes:
             loaded = load(name, spec)
         except WrongUsage as wrong:
             raise Refused(422, "spec refused", str(wrong)) from None
-        self._allow(address_of(spec.removeprefix("http:"))[0], f"snapshots.{name}")
+        target = re.split(",(?:header|restore)=", spec.removeprefix("http:"), maxsplit=1)[0]
+        try:
+            host = address_of(target)[0]
+        except ValueError as wrong:
+            raise Refused(422, "spec refused", f"snapshots.{name}: {wrong}") from None
+        self._allow(host, f"snapshots.{name}")
         return loaded
 
     async def _listen(self, live: Live) -> None:

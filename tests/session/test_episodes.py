@@ -97,6 +97,8 @@ async def test_a_refused_name_is_422_with_one_to_try(kit: Make, name: str, near:
         ({"snapshots": {"app": "http:nonsense"}}, 422, "snapshot app=http:nonsense"),
         ({"snapshots": {"app": "http:http://127.0.0.1/s,header=A:env:HOME"}}, 422, "env: is for the command line"),
         ({"snapshots": {"app": "http:http://10.0.0.1/s"}}, 403, "not loopback"),
+        ({"snapshots": {"app": "http:http://127.0.0.1:{seed}/s"}}, 422, "snapshot"),
+        ({"snapshots": {"app": "http:http://127.0.0.1@10.0.0.1/s,header=A:B"}}, 403, "not loopback"),
         ({"snapshots": {"1": "http:http://127.0.0.1/s"}}, 422, "snapshot name"),
     ],
 )
