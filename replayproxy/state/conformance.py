@@ -206,7 +206,8 @@ class _Suite:
             return []
         changes = list(prolly.diff(wanted.grown.root, found.grown.root, self._nodes.__getitem__))
         first = changes[0]
-        return [f"{len(changes)} rows differ, first {first.table}/{first.key}: {first.before!r} | {first.after!r}"]
+        many = "1 row differs" if len(changes) == 1 else f"{len(changes)} rows differ, first"
+        return [f"{many} {first.table}/{first.key}: {first.before!r} | {first.after!r}"]
 
 
 def _misdescribed(provider: Provider) -> Iterator[str]:
