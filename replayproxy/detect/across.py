@@ -14,8 +14,7 @@ from replayproxy.detect.dirty import Dirt, Survivor, sightings
 from replayproxy.detect.finding import Finding, Grade, Kind, Witness, witness
 from replayproxy.detect.provenance import Flow, in_text, key_of
 from replayproxy.detect.reference import References, Start, start_of
-from replayproxy.detect.source import Extractor, Source, Summary, instance_of
-from replayproxy.detect.spans import open_at
+from replayproxy.detect.source import Beside, Extractor, Source, Summary, at_work, instance_of
 from replayproxy.detect.states import Series, States
 from replayproxy.detect.sweep import Swept
 from replayproxy.detect.written import leaver
@@ -24,14 +23,18 @@ MAX_ROOTS = 32
 """Start states that are searched for a value; the most recent before it was made."""
 
 NO_REFERENCE = "no reference"
+AT_WORK = "other episodes were at work on the instance"
 
 
 class Across:
     """Dirty starts and flows of one run, after the sweep. `why`: episode -> why its start was not judged ("": it was).
     `clean_starts`: the episodes all of whose starts equal their references."""
 
-    def __init__(self, source: Source, states: States, swept: Swept, references: References) -> None:
+    def __init__(
+        self, source: Source, states: States, swept: Swept, references: References, near: Beside
+    ) -> None:
         self._source = source
+        self._beside = near
         self._states = states
         self._swept = swept
         self._references = references
@@ -82,23 +85,24 @@ class Across:
         residue = self._references.residue(reference, start)
         if residue is not None and not residue.changes:
             return "", None
-        spans = [other.span for other in self._swept.summaries.values()]
-        apart = snapshot.scope == "episode"
-        beside = [] if apart else open_at(summary.span, spans, snapshot.begun, snapshot.done, series.envs)
-        names = tuple(sorted({*(span.name for span in beside), *(() if apart else snapshot.shared_with)}))
+        busy = at_work(summary, snapshot, series, self._beside)
         instance = instance_of(summary.span, series, snapshot)
         survivors = [
-            self._survivor(series.name, instance, change, snapshot.begun)
+            self._survivor(series.name, instance, change, snapshot.done)
             for change in (residue.changes if residue is not None else ())
         ]
-        dirt = Dirt(
+        if busy:
+            # What those at work did belongs to them, and what nobody is known to have done may.
+            earlier = {n for n, other in self._swept.summaries.items() if other.span.before(summary.span)}
+            survivors = [s for s in survivors if s.writer is not None and s.writer.episode in earlier]
+            if not survivors:
+                return AT_WORK, None
+        return "", Dirt(
             episode=summary.name, series=series.name, instance=instance, start=snapshot, reference=reference,
             survivors=tuple(survivors), too_much=residue is None,
-            only_counters=residue is not None and residue.only_counters, open_then=names,
+            only_counters=residue is not None and residue.only_counters, at_work=tuple(sorted(busy)),
             unchanged_since=self._unchanged_since(summary, series.name, start),
         )  # fmt: skip
-        why = "other episodes were open on the instance" if dirt.foreign_only else ""
-        return why, dirt
 
     def _survivor(self, series: str, instance: str, change: RowChange, until: int) -> Survivor:
         ledger, row = self._swept.ledger, Row(change.table, change.key)
@@ -117,6 +121,9 @@ class Across:
 
     # Findings
 
+    def _concurrent(self, summary: Summary, maker: str) -> bool:
+        return self._swept.summaries[maker].span.overlaps(summary.span)
+
     def _judge(self, summary: Summary, dirts: Sequence[Dirt], flows: Sequence[Flow]) -> None:
         trace = self._source.trace(summary.episode)
         run = self._source.run.name
@@ -133,9 +140,11 @@ class Across:
         by_maker: dict[str, list[Flow]] = defaultdict(list)
         for flow in flows:
             if flow.made.episode not in told:
-                by_maker[flow.made.episode].append(flow)
+                # Who shares an instance with others may see all of them; that is one finding.
+                together = self._concurrent(summary, flow.made.episode)
+                by_maker["" if together else flow.made.episode].append(flow)
         for maker, values in by_maker.items():
-            finding = self._flow(summary, maker, values, trace)
+            finding = self._flow(summary, values, trace, concurrent=maker == "")
             if finding is not None:
                 found.append(finding)
         shown = {f.effect.get("from") for f in found if f.kind is Kind.STATE_BLEED and f.grade is Grade.PROVEN}
@@ -145,17 +154,14 @@ class Across:
             if finding.kind is not Kind.DIRTY_RESET or not left or not shown.issuperset(left):
                 self.findings.append(finding)
 
-    def _flow(self, summary: Summary, maker: str, flows: Sequence[Flow], trace: Trace) -> Finding | None:
-        other = self._swept.summaries[maker]
-        baselines = {flow: self._baseline(flow, other, summary) for flow in flows}
-        concurrent = other.span.overlaps(summary.span)
-        first = min(flows, key=lambda flow: (flow.seq, flow.pointer))
+    def _flow(self, summary: Summary, flows: Sequence[Flow], trace: Trace, *, concurrent: bool) -> Finding | None:
+        baselines = {f: self._baseline(f, self._swept.summaries[f.made.episode], summary) for f in flows}
         return bleed.from_flows(
-            self._source.run.name, flows, baselines, concurrent, self._witnesses(other, summary, first, trace)
-        )  # fmt: skip
+            self._source.run.name, flows, baselines, concurrent, lambda flow: self._witnesses(summary, flow, trace)
+        )
 
-    def _witnesses(self, maker: Summary, reader: Summary, flow: Flow, trace: Trace) -> list[Witness]:
-        run = self._source.run.name
+    def _witnesses(self, reader: Summary, flow: Flow, trace: Trace) -> list[Witness]:
+        run, maker = self._source.run.name, self._swept.summaries[flow.made.episode]
         made = next((e for e in self._source.trace(maker.episode).exchanges if e.seq == flow.made.seq), None)
         read = next((e for e in trace.exchanges if e.seq == flow.seq), None)
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replayproxy.detect.dirty import STRONG_BITS, Dirt, Sighting, Survivor, weight
@@ -40,14 +40,12 @@ def from_dirt(
     run: str, dirt: Dirt, seen: Sequence[Sighting], flows: Sequence[Flow], envs: Iterable[str]
 ) -> list[Finding]:
     """The findings of one dirty start: a bleed for each earlier episode whose rows were read; else the reset."""
-    if dirt.foreign_only and not seen:
-        return []
     by_polluter: dict[str, list[Sighting]] = defaultdict(list)
     for sighting in seen:
         if sighting.survivor.writer is not None and sighting.survivor.by is not None:
             by_polluter[sighting.survivor.writer.episode].append(sighting)
     found = [_bleed(run, dirt, polluter, sights, flows) for polluter, sights in by_polluter.items()]
-    if any(finding.grade is Grade.PROVEN for finding in found) or dirt.foreign_only:
+    if any(finding.grade is Grade.PROVEN for finding in found):
         return found
     return [*found, _reset(run, dirt, seen, envs)]
 
@@ -59,14 +57,13 @@ def _mine(dirt: Dirt, polluter: str) -> list[Survivor]:
 def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flows: Sequence[Flow]) -> Finding:
     first = min(sights, key=lambda sight: (sight.seq, sight.survivor.change.before is not None))
     survivors = _mine(dirt, polluter)
-    concurrent = polluter in dirt.open_then
     strong = dirt.unchanged_since == polluter or weight(survivors) >= STRONG_BITS
-    grade = Grade.PROVEN if strong and not dirt.open_then else Grade.SUSPECTED
+    grade = Grade.PROVEN if strong and not dirt.at_work else Grade.SUSPECTED
     survivor = first.survivor
     return Finding(
-        kind=Kind.STATE_BLEED, sub="isolation" if concurrent else "residue", grade=grade,
-        blame=Blame.UNDECIDED if dirt.open_then else Blame.ENVIRONMENT,
-        blame_reason="other episodes were open on the instance" if dirt.open_then else "the reset left it",
+        kind=Kind.STATE_BLEED, sub="residue", grade=grade,
+        blame=Blame.UNDECIDED if dirt.at_work else Blame.ENVIRONMENT,
+        blame_reason="other episodes were at work on the instance" if dirt.at_work else "the reset left it",
         run=run, episode=dirt.episode, lane=first.lane, pointer=first.pointer,
         values=(_before(survivor, first), plain(first.value)),
         exchanges=(*_writers(run, survivor), witness(run, dirt.episode, first.exchange, "read",
@@ -76,7 +73,7 @@ def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flow
         ruled_out=(
             f"own write: {dirt.episode} had not written the row before it read it",
             f"a constant of the task: {_agree(dirt)} begin without it",
-            "running at the same time: " + (", ".join(dirt.open_then) or "none"),
+            "running at the same time: " + (", ".join(dirt.at_work) or "none"),
         ),
         reproduce=_redrive(run, [polluter, dirt.episode], dirt),
         title=f"{dirt.episode} read what {polluter} had left in {survivor.change.table}/{survivor.change.key}",
@@ -97,7 +94,7 @@ def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flow
 def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) -> Finding:
     first = min(dirt.survivors, key=_told_first, default=None)
     names = sorted({s.writer.episode for s in dirt.survivors if s.writer is not None})
-    grade = Grade.SUSPECTED if dirt.open_then or dirt.only_counters else Grade.PROVEN
+    grade = Grade.SUSPECTED if dirt.at_work or dirt.only_counters else Grade.PROVEN
     witnesses = tuple(_writers(run, first)) if first is not None else ()
     if seen:
         sight = seen[0]
@@ -107,8 +104,8 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
     column = next((name for name in first.differing if name), "") if first is not None else ""
     return Finding(
         kind=Kind.DIRTY_RESET, sub=_sub(dirt, names), grade=grade,
-        blame=Blame.UNDECIDED if dirt.open_then else Blame.ENVIRONMENT,
-        blame_reason="other episodes were open on the instance" if dirt.open_then else "task and seed are the same",
+        blame=Blame.UNDECIDED if dirt.at_work else Blame.ENVIRONMENT,
+        blame_reason="other episodes were at work on the instance" if dirt.at_work else "task and seed are the same",
         run=run, episode=dirt.episode, lane="",
         pointer=_pointer(first, column) if first is not None else "",
         values=_values(first, column), exchanges=witnesses,
@@ -116,7 +113,7 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
         ruled_out=(
             "clocks and fresh ids: taken out by one consistent renaming",
             f"another start of this task and seed: {_agree(dirt)} are equal",
-            "running at the same time: " + (", ".join(dirt.open_then) or "none"),
+            "running at the same time: " + (", ".join(dirt.at_work) or "none"),
         ),
         reproduce=_redrive(run, [*names[:1], dirt.episode], dirt),
         title=_reset_title(dirt, names), cannot_say="whether the agent was influenced by it",
@@ -207,22 +204,25 @@ def _redrive(run: str, episodes: Sequence[str], dirt: Dirt) -> str:
 
 
 def from_flows(
-    run: str, flows: Sequence[Flow], baselines: Mapping[Flow, Baseline], concurrent: bool, witnesses: Sequence[Witness]
-) -> Finding | None:
-    """A value of one episode in an answer to another. `witnesses`: the exchanges that made and showed the first."""
+    run: str, flows: Sequence[Flow], baselines: Mapping[Flow, Baseline], concurrent: bool,
+    witnesses: Callable[[Flow], Sequence[Witness]],
+) -> Finding | None:  # fmt: skip
+    """Values of one episode (of several, if they were `concurrent`) in answers to another. `witnesses`: the exchanges
+    that made and showed a value."""
     judged = [flow for flow in flows if _believable(flow, baselines[flow])]
     if not judged:
         return None
     proven = [flow for flow in judged if baselines[flow].free and baselines[flow].kept and not concurrent]
     first = min(proven or judged, key=lambda flow: (flow.seq, flow.pointer))
     maker, reader, state = first.made.episode, first.episode, baselines[first]
+    makers = sorted({flow.made.episode for flow in judged})
     return Finding(
         kind=Kind.STATE_BLEED, sub="isolation" if concurrent else "flow",
         grade=Grade.PROVEN if proven else Grade.SUSPECTED,
         blame=Blame.UNDECIDED if concurrent else Blame.ENVIRONMENT,
         blame_reason="both were open on one instance" if concurrent else "the value came from an earlier episode",
         run=run, episode=reader, lane=first.lane, pointer=first.pointer, values=(None, first.value),
-        exchanges=tuple(witnesses), snapshots=(),
+        exchanges=tuple(witnesses(first)), snapshots=(),
         assumptions=(f"the value holds too much chance to be met twice; searched in {state.checked} start states",),
         ruled_out=(
             f"own value: {reader} neither sent it before nor was given it by a write",
@@ -230,12 +230,18 @@ def from_flows(
             "a seeded generator: no other episode was given it",
         ),
         reproduce=f"replayproxy redrive {run}/{maker} {run}/{reader} --env NAME=URL",
-        title=f"{reader} was shown a value that {maker} had made",
+        title=f"{reader} was shown what {_listed(makers)} had made" + (", open at the same time" if concurrent else ""),
         cannot_say="whether the reward depends on it",
         times=seconds(made=first.made.fwd, read=first.up_end),
-        effect={"from": maker, "values": len(judged), "reads": len({flow.seq for flow in judged})},
+        effect={
+            "from": makers if concurrent else maker, "values": len(judged), "reads": len({f.seq for f in judged}),
+        },
         covers=frozenset((reader, flow.seq) for flow in judged), count=len(judged), at=first.up_end,
     )  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
 
 
 def _believable(flow: Flow, state: Baseline) -> bool:

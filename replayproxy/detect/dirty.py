@@ -52,7 +52,11 @@ class Survivor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dirt:
-    """What is wrong with one start. `open_then`: other episodes that were open on the instance while it was read."""
+    """What is wrong with one start.
+
+    `at_work`: other episodes that had written to the instance and were still open while the start was read. What they
+    did, or may have done, is not among the `survivors`.
+    """
 
     episode: str
     series: str
@@ -62,16 +66,8 @@ class Dirt:
     survivors: tuple[Survivor, ...]
     too_much: bool
     only_counters: bool
-    open_then: tuple[str, ...]
+    at_work: tuple[str, ...]
     unchanged_since: str | None  # the episode whose end state this start is, whole
-
-    @property
-    def foreign_only(self) -> bool:
-        """Whether all of it is the work in progress of episodes that were open at the same time."""
-        then = set(self.open_then)
-        return bool(self.survivors) and all(
-            s.writer.episode in then if s.writer is not None else bool(s.perhaps & then) for s in self.survivors
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

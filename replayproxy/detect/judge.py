@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replayproxy.core.values import EpisodeState
@@ -11,7 +11,7 @@ from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
 from replayproxy.detect.finding import Finding, Kind, in_order
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
-from replayproxy.detect.source import Source, Summary
+from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
 from replayproxy.detect.states import States
 from replayproxy.detect.sweep import Sweep, Swept
 from replayproxy.detect.verdicts import Rate, Word, rate, spread, verdict
@@ -60,39 +60,42 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     """Reads each episode once, and those that look odd, or have siblings, a second time."""
     states = States(source.load)
     swept = Sweep(source, states).run()
-    references = References(states, _starts(swept), given)
-    across = Across(source, states, swept, references)
+    near = beside(swept.summaries.values())
+    references = References(states, _starts(swept, near), given)
+    across = Across(source, states, swept, references, near)
     across.run()
     findings = [*swept.stale_reads(source.run.name), *across.findings]
     covered = frozenset(pair for finding in findings for pair in finding.covers)
-    siblings = Siblings(source, swept, references)
+    siblings = Siblings(source, swept, references, near)
     findings += siblings.run(covered)
     return _judgement(source, swept, across, siblings, findings, references)
 
 
-def _starts(swept: Swept) -> list[Start]:
-    return [
-        start_of(summary.episode, snapshot)
-        for summary in swept.summaries.values()
-        for name in summary.starts
-        if (snapshot := summary.usable_start(name)) is not None
-    ]
+def _starts(swept: Swept, near: Beside) -> list[Start]:
+    """The starts that say what a start should be: those that were read while nobody else was at work."""
+    found = []
+    for summary in swept.summaries.values():
+        for series in summary.series:
+            snapshot = summary.usable_start(series.name)
+            if snapshot is not None and not at_work(summary, snapshot, series, near):
+                found.append(start_of(summary.episode, snapshot))
+    return found
 
 
 class Siblings:
     """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`."""
 
-    def __init__(self, source: Source, swept: Swept, references: References) -> None:
+    def __init__(self, source: Source, swept: Swept, references: References, near: Beside) -> None:
         self._source = source
+        self._beside = near
         self._swept = swept
         self._references = references
         self.why: dict[str, str] = {}
 
     def run(self, covered: frozenset[tuple[str, int]]) -> list[Finding]:
-        disturbed = _disturbed(list(self._swept.summaries.values()))
         groups: dict[tuple[object, ...], list[Summary]] = defaultdict(list)
         for summary in self._swept.summaries.values():
-            self.why[summary.name] = _unfit(summary, disturbed)
+            self.why[summary.name] = _unfit(summary, self._beside)
             if not self.why[summary.name]:
                 groups[(*summary.group, tuple(sorted(summary.starts)))].append(summary)
         found: list[Finding] = []
@@ -139,7 +142,7 @@ class Siblings:
         return list(nondeterminism.findings(source.run.name, compared, envs))
 
 
-def _unfit(summary: Summary, disturbed: Collection[str]) -> str:
+def _unfit(summary: Summary, near: Beside) -> str:
     """Why the answers of an episode cannot be compared with those of another; "" when they can."""
     if not summary.sealed:
         return f"the episode is {summary.episode.state}"
@@ -149,23 +152,10 @@ def _unfit(summary: Summary, disturbed: Collection[str]) -> str:
         return "no start snapshot: the states before may have differed"
     if not summary.exchanges:
         return "no exchanges"
-    return "other episodes wrote to the instance meanwhile" if summary.name in disturbed else ""
-
-
-def _disturbed(summaries: Sequence[Summary]) -> set[str]:
-    """The episodes during which another one, open on the same instance, wrote to a state that is not each one's own."""
-    found: set[str] = set()
-    active: list[Summary] = []
-    for summary in sorted(summaries, key=lambda s: (s.span.opened_wall, s.span.opened)):
-        active = [other for other in active if not other.span.before(summary.span)]
-        envs = {env for series in summary.series for env in series.envs}
-        shared = any(snapshot.scope == "instance" for snapshot in summary.starts.values())
-        for other in active if shared else ():
-            if other.span.overlaps(summary.span) and other.span.shares(summary.span, envs):
-                found |= {summary.name} if other.writes else set()
-                found |= {other.name} if summary.writes else set()
-        active.append(summary)
-    return found
+    shared = any(snapshot.scope == "instance" for snapshot in summary.starts.values())
+    if shared and any(other.writes for other in near[summary.name]):
+        return "other episodes wrote to the instance meanwhile"
+    return ""
 
 
 def _judgement(

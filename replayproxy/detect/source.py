@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -37,7 +37,7 @@ class Summary:
     span: Span
     group: Group
     exchanges: int
-    writes: bool
+    first_write: int | None  # when its first write was sent; None: it wrote nothing
     lost: tuple[int, ...]
     starts: Mapping[str, Snapshot]
     last: Mapping[str, bytes]  # series -> the root of its last reading
@@ -51,12 +51,48 @@ class Summary:
         return self.episode.name
 
     @property
+    def writes(self) -> bool:
+        return self.first_write is not None
+
+    @property
     def sealed(self) -> bool:
         return self.episode.state is EpisodeState.SEALED
 
     def usable_start(self, series: str) -> Snapshot | None:
         snapshot = self.starts.get(series)
         return snapshot if snapshot is not None and whole(snapshot) else None
+
+
+type Beside = Mapping[str, Sequence[Summary]]
+"""Episode -> those that were open at the same time and shared an instance with it."""
+
+
+def beside(summaries: Iterable[Summary]) -> Beside:
+    """Linear in the episodes, times how many of them are open at once."""
+    found: dict[str, list[Summary]] = {}
+    active: list[Summary] = []
+    for summary in sorted(summaries, key=lambda s: (s.span.opened_wall, s.span.opened)):
+        active = [other for other in active if not other.span.before(summary.span)]
+        found[summary.name] = [
+            other for other in active
+            if other.span.overlaps(summary.span) and other.span.shares(summary.span, summary.span.instances)
+        ]  # fmt: skip
+        for other in found[summary.name]:
+            found[other.name].append(summary)
+        active.append(summary)
+    return found
+
+
+def at_work(summary: Summary, snapshot: Snapshot, series: Series, near: Beside) -> set[str]:
+    """The episodes beside `summary` that had written to the state when the snapshot was read, and had not ended."""
+    if snapshot.scope == "episode":
+        return set()
+    return {
+        other.name for other in near[summary.name]
+        if other.first_write is not None and other.first_write <= snapshot.done
+        and other.span.opened <= snapshot.done and snapshot.begun <= other.span.ended
+        and other.span.shares(summary.span, series.envs)
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +148,8 @@ class Extractor:
         last = {s.name: s.root for s in trace.snapshots if usable(s) and s.root is not None}
         return Summary(
             episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
-            exchanges=len(trace.exchanges), writes=any(op.effect is not Effect.NONE for op in ops),
+            exchanges=len(trace.exchanges),
+            first_write=min((op.fwd for op in ops if op.effect is not Effect.NONE), default=None),
             lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots), last=last, series=tuple(series),
             missing=_count(trace, SnapshotStatus.MISSING), torn=_count(trace, SnapshotStatus.TORN),
             late=sum(s.late for s in trace.snapshots),

@@ -6,7 +6,7 @@ and the wall clock tell the same distance; otherwise they did not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from replayproxy.core.values import Episode, Run
@@ -60,16 +60,3 @@ def _instance(run: Run, episode: Episode, env: str) -> str:
 
 def in_time(spans: Iterable[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: (span.opened_wall, span.opened, span.name))
-
-
-def open_at(span: Span, others: Sequence[Span], begun: int, done: int, envs: Iterable[str]) -> list[Span]:
-    """Of the others, those that were open on an instance of `span` during [begun, done]."""
-    return [
-        other
-        for other in others
-        if other.name != span.name
-        and other.same_clock(span)
-        and other.opened <= done
-        and begun <= other.ended
-        and span.shares(other, envs)
-    ]
