@@ -108,6 +108,7 @@ class Connections:
         return drain_writers
 
     def client_disconnected(self, client: Client) -> None:
+        self._close_socket(client, client)
         agent = self._agents.pop(client.id, None)
         if agent is not None:
             if agent.ticket is None:
@@ -116,6 +117,16 @@ class Connections:
 
     def unreadable_request(self, client: Client) -> None:
         self._tell(self._ticket(client), kinds.UNREADABLE_REQUEST, {"connection": client.id})
+
+    def _close_socket(self, client: Client, connection: Client | Server) -> None:
+        """mitmproxy leaves a socket open, and its peer waiting, when a connection is closed twice in a row."""
+        try:
+            handler = proxyserver().connections.get(client.id)
+            transport = handler.transports.get(connection) if handler else None
+            if transport is not None and transport.writer is not None and not transport.writer.is_closing():
+                transport.writer.close()
+        except Exception as error:
+            self._fault(None, "closing", error)
 
     def _ticket(self, client: Client) -> Ticket | None:
         agent = self._agents.get(client.id)
@@ -138,4 +149,5 @@ class Connections:
             self._tell(self._ticket(data.context.client), kinds.UPSTREAM_REFUSED, detail)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
+        self._close_socket(data.client, data.server)
         self._tell(self._ticket(data.client), kinds.UPSTREAM_CLOSED, {"connection": data.server.id})

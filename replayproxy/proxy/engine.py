@@ -73,7 +73,7 @@ class ProxyEngine:
         self._log.install()
         master = BareMaster()
         tls = UpstreamTls(self._options_of, self._addon.connections.unreadable_request)
-        master.addons.add(Core(), self._proxyserver, NextLayer(), tls, self._addon)  # type: ignore[no-untyped-call]
+        master.addons.add(Core(), self._proxyserver, tls, NextLayer(), self._addon)  # type: ignore[no-untyped-call]
         master.options.update(  # type: ignore[no-untyped-call]
             mode=[],
             connection_strategy="lazy",

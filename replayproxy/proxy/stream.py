@@ -117,10 +117,13 @@ class RecordedStream(HttpStream):
             live.end(Outcome.ANSWERED)
 
     def check_killed(self, emit_error_hook: bool) -> CommandGenerator[bool]:
-        left = next((e for e in self._paused_event_queue if isinstance(e, _events.RequestProtocolError)), None)
+        waiting = tuple(self._paused_event_queue)
         killed = yield from super().check_killed(emit_error_hook)
         if killed and (live := self.live):
-            self._agent_failed(live, left)
+            for event in waiting:  # what the agent sent before it left, while we were busy with something else
+                if isinstance(event, _events.RequestData):
+                    live.request_block(event.data)
+            self._agent_failed(live, next((e for e in waiting if isinstance(e, _events.RequestProtocolError)), None))
         return killed
 
     def check_invalid(self, request: bool) -> CommandGenerator[bool]:

@@ -8,8 +8,18 @@ from typing import Any
 from mitmproxy import ctx, tls
 from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.connection import Client
+from mitmproxy.net.tls import starts_like_tls_record
+from mitmproxy.proxy import commands, events, layer
 
 from replayproxy.proxy.listeners import EnvOptions
+
+
+class _Closed(layer.Layer):
+    """Closes an agent's connection that speaks TLS where none is spoken: a TLS client takes no answer in plain text."""
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.Start):
+            yield commands.CloseConnection(self.context.client)
 
 
 class UpstreamTls(TlsConfig):
@@ -28,8 +38,10 @@ class UpstreamTls(TlsConfig):
     def request(self, flow: Any) -> None:
         pass  # mitmproxy would answer requests for its revocation list itself
 
-    def tls_start_client(self, tls_start: tls.TlsData) -> None:
-        self._on_agent_tls(tls_start.context.client)  # without a TLS context mitmproxy closes the connection
+    def next_layer(self, nextlayer: layer.NextLayer) -> None:
+        if starts_like_tls_record(nextlayer.data_client()):  # type: ignore[no-untyped-call]
+            self._on_agent_tls(nextlayer.context.client)
+            nextlayer.layer = _Closed(nextlayer.context)
 
     def tls_start_server(self, tls_start: tls.TlsData) -> None:
         wanted = self._options_of(tls_start.context.client.sockname)
