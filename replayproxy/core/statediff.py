@@ -55,7 +55,7 @@ class States:
         touched = self._advance(a.root, b.root)
         found: list[Difference] = []
         for table in sorted({table for table, _ in touched}):
-            touched |= self._join(table)
+            touched |= self._join(table, spans)
         for cell in sorted(touched):
             row = self._rows.get(cell)
             known = self._open.pop(cell, ())
@@ -124,24 +124,30 @@ class States:
         self._alone[table][1].add(key_b)
         return {(table, key_a), (table, key_b)}
 
-    def _join(self, table: str) -> set[Cell]:
+    def _join(self, table: str, spans: tuple[Span, Span]) -> set[Cell]:
         """Finds fellows among the rows that only one side has: by their renamed keys, then by their contents."""
         only_a, only_b = self._alone[table]
         met: set[Cell] = set()
         for key in sorted(only_a, key=natural):
             renamed = self._explainer.renamed_key(table, key)
             if renamed in only_b:
-                met |= self._meet(table, key, renamed)
+                met |= self._meet(table, key, renamed, spans)
         shapes: dict[bytes, list[str]] = {}
         for key in sorted(only_b, key=natural, reverse=True) if only_a else ():
             shapes.setdefault(shape(table, self._rows[(table, key)][1]), []).append(key)
         for key in sorted(only_a, key=natural) if shapes else ():
             alike = shapes.get(shape(table, self._rows[(table, key)][0]))
             if alike:
-                met |= self._meet(table, key, alike.pop())
+                met |= self._meet(table, key, alike.pop(), spans)
         return met
 
-    def _meet(self, table: str, key_a: str, key_b: str) -> set[Cell]:
+    def _meet(self, table: str, key_a: str, key_b: str, spans: tuple[Span, Span]) -> set[Cell]:
+        """Makes two rows fellows if a renaming of their keys explains it; gives the cells that met."""
+        renamed = Difference(tokens=("state", table, key_a), kind="value", a=key_a, b=key_b, role="row")
+        classes = self._explainer.explain(renamed, _where(table, spans))
+        if classes is None:
+            return set()
+        self._report(renamed, classes)
         self._fellow[(table, key_a)], self._back[(table, key_b)] = key_b, key_a
         self._alone[table][0].discard(key_a)
         self._alone[table][1].discard(key_b)
@@ -150,22 +156,11 @@ class States:
     def _judge(self, cell: Cell, row: tuple[Row | None, Row | None], spans: tuple[Span, Span]) -> Iterator[Difference]:
         table, key = cell
         a, b = row
-        where = Where(template="", path="/" + noun_of(table), uri="", a=spans[0], b=spans[1])
-        at = ("state", table, key)
+        where, at = _where(table, spans), ("state", table, key)
         if cell in self._back and a is None:
             return  # judged with its fellow
         if cell in self._fellow and b is None:
-            other = self._fellow[cell]
-            renamed = Difference(tokens=at, kind="value", a=key, b=other, role="row")
-            classes = self._explainer.explain(renamed, where)
-            if classes is not None:
-                self._report(renamed, classes)
-                yield from self._leaves(at, a, self._rows[(table, other)][1], where)
-                return
-            self._part(cell)
-            there = self._rows[(table, other)][1]
-            alone = Difference(tokens=("state", table, other), kind="added", a=ABSENT, b=there)
-            yield from self._unexplained(alone, where)
+            b = self._rows[(table, self._fellow[cell])][1]
         if a is None or b is None:
             kind = "added" if a is None else "removed"
             difference = Difference(tokens=at, kind=kind, a=ABSENT if a is None else a, b=ABSENT if b is None else b)
@@ -183,3 +178,7 @@ class States:
             yield difference
         else:
             self._report(difference, classes)
+
+
+def _where(table: str, spans: tuple[Span, Span]) -> Where:
+    return Where(template="", path="/" + noun_of(table), uri="", a=spans[0], b=spans[1])

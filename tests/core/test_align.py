@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replayproxy.core.align import align, common, match_lanes
+from tests.core.world import relaxed
 
 keys = st.lists(st.integers(0, 6), max_size=40)
 
@@ -20,6 +21,7 @@ def longest(a: list[int], b: list[int]) -> int:
     return row[-1]
 
 
+@relaxed
 @given(keys, keys)
 def test_what_is_common_is_a_subsequence_of_both(a: list[int], b: list[int]) -> None:
     pairs = common(a, b)
@@ -27,6 +29,7 @@ def test_what_is_common_is_a_subsequence_of_both(a: list[int], b: list[int]) -> 
     assert all(x < u and y < v for (x, y), (u, v) in pairwise(pairs))
 
 
+@relaxed
 @given(st.lists(st.integers(0, 2), max_size=30), st.lists(st.integers(0, 2), max_size=30))
 def test_without_anchors_the_longest_is_found(a: list[int], b: list[int]) -> None:
     doubled_a, doubled_b = [*a, 7, 7, *a], [*b, 8, 8, *b]  # nothing is unique on both sides
@@ -34,6 +37,7 @@ def test_without_anchors_the_longest_is_found(a: list[int], b: list[int]) -> Non
         assert len(common(doubled_a, doubled_b)) == longest(doubled_a, doubled_b)
 
 
+@relaxed
 @given(keys, st.integers(0, 40), st.integers(0, 6))
 def test_one_extra_step_is_one_insertion(a: list[int], at: int, extra: int) -> None:
     at = min(at, len(a))
@@ -42,6 +46,7 @@ def test_one_extra_step_is_one_insertion(a: list[int], at: int, extra: int) -> N
     assert sum(y is None for _, y in out) == 0
 
 
+@relaxed
 @given(keys, keys)
 def test_an_alignment_holds_every_step_once_and_in_order(a: list[int], b: list[int]) -> None:
     out = align(a, b, lambda x, y: 1 if (a[x] + b[y]) % 2 else 0)

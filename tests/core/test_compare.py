@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replayproxy.core import jsonvalue, prolly
@@ -14,11 +14,11 @@ from replayproxy.core.compare import compare
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import EpisodeState, Rows, SnapshotStatus, Trace
 from replayproxy.testing import exchange, snapshot, trace
-from tests.core.test_treediff import places, planted, shuffled, trees
-from tests.core.world import JSON, World, answers, deals, plain, played, pointers
+from tests.core.test_treediff import places, planted, shuffled
+from tests.core.world import JSON, World, answers, deals, plain, played, pointers, relaxed, trees
 
 
-@settings(max_examples=40)
+@relaxed
 @given(st.lists(trees, min_size=1, max_size=4))
 def test_an_episode_is_the_same_as_itself_with_nothing_explained(bodies: list[Any]) -> None:
     episode = answers(*bodies)
@@ -26,14 +26,14 @@ def test_an_episode_is_the_same_as_itself_with_nothing_explained(bodies: list[An
     assert (comparison.verdict, comparison.roots, dict(comparison.explained)) == ("same", (), {})
 
 
-@settings(max_examples=40)
+@relaxed
 @given(st.lists(trees, min_size=1, max_size=3), st.lists(trees, min_size=1, max_size=3))
 def test_the_verdict_is_the_same_from_both_sides(a: list[Any], b: list[Any]) -> None:
     left, right = answers(*a), answers(*b)
     assert compare(left, right).verdict == compare(right, left).verdict
 
 
-@settings(max_examples=40)
+@relaxed
 @given(trees, st.data())
 def test_a_planted_change_in_a_body_is_found_at_its_pointer(tree: Any, data: st.DataObject) -> None:
     tree = plain(tree)
@@ -45,13 +45,13 @@ def test_a_planted_change_in_a_body_is_found_at_its_pointer(tree: Any, data: st.
     assert root.values[1] == "planted"
 
 
-@settings(max_examples=40)
+@relaxed
 @given(trees, st.integers())
 def test_the_order_of_members_never_differs(tree: Any, seed: int) -> None:
     assert compare(answers(tree), answers(shuffled(tree, seed))).verdict == "same"
 
 
-@settings(max_examples=40)
+@relaxed
 @given(st.lists(st.integers(), min_size=2, max_size=9, unique=True), st.randoms(use_true_random=False))
 def test_the_order_of_elements_differs_with_class_order(items: list[int], chance: random.Random) -> None:
     moved = list(items)

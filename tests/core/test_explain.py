@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replayproxy.core import prolly
 from replayproxy.core.compare import compare
 from replayproxy.core.values import Trace
 from replayproxy.testing import exchange, snapshot, trace
-from tests.core.world import JSON, World, answers, deals, played, pointers
+from tests.core.world import JSON, World, answers, deals, played, pointers, relaxed
 
 
 @given(st.integers(1, 2**32), st.integers(1000, 10**9), st.integers(20, 5000))
-@settings(max_examples=30)
+@relaxed
 def test_a_consistent_renaming_and_a_moved_clock_are_the_same(seed: int, start_ms: int, pace_ms: int) -> None:
     comparison = compare(played(deals, 0), played(deals, seed, start_ms=start_ms, pace_ms=pace_ms))
     assert comparison.roots == ()
@@ -24,7 +24,7 @@ def test_a_consistent_renaming_and_a_moved_clock_are_the_same(seed: int, start_m
 
 
 @given(st.integers(1, 2**32))
-@settings(max_examples=20)
+@relaxed
 def test_an_inconsistent_renaming_is_different(seed: int) -> None:
     def lost(world: World) -> None:
         deals(world)

@@ -8,12 +8,30 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.compare import Comparison
 from replayproxy.core.values import Exchange, Trace
 from replayproxy.testing import MS, WALL0, exchange, trace
+
+relaxed = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+"""For properties over whole trees: how fast a loaded machine is must decide nothing."""
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6)
+    | st.decimals(min_value=-1000, max_value=1000, places=3) | st.just(Decimal("1E+30"))
+)  # fmt: skip
+trees = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
