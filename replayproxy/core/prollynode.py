@@ -133,19 +133,20 @@ def encode_value(row: Row, nodes: Nodes) -> bytes:
     return _REFERENCE.pack(b"r", len(value)) + b"".join(pieces)
 
 
-_PLACES = re.compile(rb"[}\]],|\n")
+_LINES, _OBJECTS = re.compile(rb"\n"), re.compile(rb"},")
 
 
 def in_pieces(data: bytes) -> Iterator[bytes]:
-    """Cuts behind `},`, `],` or a line's end, where the bytes that follow say so, else at PIECE_MOST.
+    """Cuts behind a line's end (where there are lines, else behind `},`) if the 12 bytes that follow say so.
 
     A large document that changes in one place so keeps the pieces before and behind it. Part of the format: equal
     values must be cut alike.
     """
+    places = _LINES if data.count(b"\n", 0, PIECE_MOST) >= 16 else _OBJECTS
     begun, end = 0, len(data)
     while end - begun > PIECE_MOST:
         cut = begun + PIECE_MOST
-        for place in _PLACES.finditer(data, begun + PIECE_LEAST, cut):
+        for place in places.finditer(data, begun + PIECE_LEAST, cut):
             at = place.end()
             if not zlib.crc32(data[at : at + 12]) & 0x7F:
                 cut = at

@@ -45,6 +45,7 @@ def changes(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]])
     return list(prolly.diff(a.root, b.root, Store(a, b)))
 
 
+@settings(max_examples=60, deadline=None)
 @given(states)
 def test_a_state_comes_back_as_it_was(state: dict[str, dict[str, Any]]) -> None:
     tree = prolly.build(state)
@@ -54,6 +55,7 @@ def test_a_state_comes_back_as_it_was(state: dict[str, dict[str, Any]]) -> None:
     assert tree.rows == sum(map(len, state.values())) == prolly.count(tree.root, Store(tree))
 
 
+@settings(max_examples=60, deadline=None)
 @given(states, st.randoms(use_true_random=False))
 def test_the_root_does_not_depend_on_the_order_of_the_rows(state: dict[str, Any], rng: random.Random) -> None:
     shuffled = [(name, list(content.items())) for name, content in state.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.canonical import digest
@@ -29,6 +29,7 @@ names = st.binary(max_size=8)
 keys = st.tuples(names) | st.tuples(names, names)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 5), st.lists(st.tuples(keys, st.binary(max_size=60)), max_size=9))
 def test_a_node_comes_back_from_its_bytes(level: int, items: list[tuple[tuple[bytes], bytes]]) -> None:
     assert decode(encode(Node(level, items))) == Node(level, items)
@@ -67,6 +68,7 @@ def test_values_of_every_size_come_back(size: int) -> None:
     assert set(children(leaf)) == set(nodes)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([b"\n", b"},", b" "]))
 def test_pieces_add_up_and_keep_their_sizes(seed: int, mark: bytes) -> None:
     rng = random.Random(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.jsonvalue import canonical
@@ -14,6 +14,7 @@ from replayproxy.core.rowcode import Float, NoRow, decode, encode
 scalars = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(), scalars))
 def test_a_flat_row_is_written_as_canonical_json(row: dict[str, Any]) -> None:
     if not (len(row) == 1 and next(iter(row)) in ("$bytes", "$number", "$map", "$literal")):

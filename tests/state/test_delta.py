@@ -18,7 +18,7 @@ values = st.dictionaries(st.sampled_from("abc"), scalars | st.lists(scalars, max
 states = st.fixed_dictionaries({"t": st.dictionaries(st.sampled_from("123456"), values), "u": st.just({})})
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(states, states)
 def test_changes_make_the_one_state_from_the_other(a: dict[str, Any], b: dict[str, Any]) -> None:
     changes = changes_between(a, b)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.state import StateUnreadable
@@ -20,6 +20,7 @@ trees = st.recursive(
 )
 
 
+@settings(max_examples=100, deadline=None)
 @given(trees.filter(lambda tree: tree is not None))
 def test_every_document_comes_back(document: Any) -> None:
     rows = rows_of(document)

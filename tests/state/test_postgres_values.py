@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.state.postgres_values import loses, reader, written
@@ -52,6 +52,7 @@ def test_a_fixed_scale_says_it_all() -> None:
 items = st.none() | st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=6)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.recursive(st.lists(items, max_size=4), lambda inner: st.lists(inner, min_size=1, max_size=3), max_leaves=6))
 def test_an_array_comes_back_from_its_text(value: list[Any]) -> None:
     text = written(value, "_text", "text")

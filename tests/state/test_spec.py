@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.errors import WrongUsage
@@ -114,6 +114,7 @@ def test_what_is_printed_holds_no_secret(text: str, shown: str) -> None:
 words = st.text(st.sampled_from("xyz0!$()*+;~^"), min_size=4)
 
 
+@settings(max_examples=50, deadline=None)
 @given(words)
 def test_a_password_is_never_printed(password: str) -> None:
     for text in ("postgresql://u:{}@h/d", "http://h/,header=X:{}", "h=1 password={} d=2", "http://h/?token={}&x=1"):
