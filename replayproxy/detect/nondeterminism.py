@@ -21,9 +21,9 @@ from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
 from replayproxy.core.opaque import is_opaque
 from replayproxy.core.rules import Rule
-from replayproxy.core.values import Exchange, Outcome, SnapshotStatus, Trace
+from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
-from replayproxy.detect.states import starts
+from replayproxy.detect.states import envs_of, starts
 
 type Load = Callable[[bytes], bytes]
 
@@ -106,9 +106,36 @@ def _claims(
             continue
         lanes.add(x.lane)  # what comes later in this lane has another past
         if root.kind == "state":
-            yield _divergence(first, other, root, x, y, "state", _state_grade(first, other, root))
-        elif _of_the_environment(x, y) and _same_order(first, other, x, y, pairs) and not _sorted_by_ids(root, x, y):
+            after = [_snapshot_after(trace, seq) for trace, seq in ((first, root.a), (other, root.b))]
+            if _same_order(first, other, after[0], after[1], pairs):
+                yield _divergence(first, other, root, x, y, "state", _state_grade(after))
+        elif _of_the_environment(x, y) and _same_order(first, other, _Moment.of(x), _Moment.of(y), pairs):
+            if _sorted_by_ids(root, x, y):
+                continue
             yield _divergence(first, other, root, x, y, "answer", Grade.PROVEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """When something was read, of which environments, and by which exchange (0: by a snapshot)."""
+
+    begun: int
+    ended: int
+    envs: frozenset[str]
+    seq: int = 0
+    snapshot: Snapshot | None = None
+
+    @staticmethod
+    def of(exchange: Exchange) -> _Moment:
+        begun, ended = exchange.times.fwd or 0, exchange.times.up_end or 0
+        return _Moment(begun=begun, ended=ended, envs=frozenset({exchange.env}), seq=exchange.seq)
+
+
+def _snapshot_after(trace: Trace, seq: int) -> _Moment | None:
+    found = next((s for s in trace.snapshots if s.after_seq == seq and s.root is not None), None)
+    if found is None:
+        return None
+    return _Moment(begun=found.begun, ended=found.done, envs=envs_of(trace.run, found.name), snapshot=found)
 
 
 def _divergence(
@@ -131,27 +158,28 @@ def _of_the_environment(*pair: Exchange) -> bool:
 
 
 def _same_order(
-    first: Trace, other: Trace, x: Exchange, y: Exchange, pairs: Sequence[tuple[int, int]]
+    first: Trace, other: Trace, x: _Moment | None, y: _Moment | None, pairs: Sequence[tuple[int, int]]
 ) -> bool:
-    """Whether the writes before the exchange came in one order in both, with none beside another or beside it."""
+    """Whether the writes before the moment came in one order in both, with none beside another or beside it."""
+    if x is None or y is None:
+        return False
     ours, theirs = _writes_before(first, x), _writes_before(other, y)
     named = dict(pairs)
     return ours is not None and theirs is not None and [named.get(seq) for seq in ours] == theirs
 
 
-def _writes_before(trace: Trace, exchange: Exchange) -> list[int] | None:
-    """The writes that had ended when the exchange began, in order; None if order cannot be told."""
-    wiring = trace.run.envs.get(exchange.env)
-    reads = wiring.reads if wiring else ()
-    begun, ended = exchange.times.fwd or 0, exchange.times.up_end or 0
+def _writes_before(trace: Trace, moment: _Moment) -> list[int] | None:
+    """The writes that had ended by then, in order; None if their order cannot be told."""
     found: list[int] = []
     busy_until = 0
     for e in sorted(trace.exchanges, key=lambda e: e.times.fwd or 0):
-        if e.seq == exchange.seq or e.env != exchange.env or e.times.fwd is None or not is_write(e.request, reads):
+        wiring = trace.run.envs.get(e.env)
+        reads = wiring.reads if wiring else ()
+        if e.seq == moment.seq or e.env not in moment.envs or e.times.fwd is None or not is_write(e.request, reads):
             continue
-        if e.times.fwd > ended:
+        if e.times.fwd > moment.ended:
             break
-        if e.times.up_end is None or e.times.up_end >= begun or e.times.fwd <= busy_until:
+        if e.times.up_end is None or e.times.up_end >= moment.begun or e.times.fwd <= busy_until:
             return None
         busy_until = e.times.up_end
         found.append(e.seq)
@@ -189,15 +217,10 @@ def _list_at(exchange: Exchange, pointer: str) -> list[dict[str, Any]]:
     return found if isinstance(found, list) and all(isinstance(item, dict) for item in found) else []
 
 
-def _state_grade(first: Trace, other: Trace, root: Root) -> Grade:
-    """Proven only if both snapshots were read while nothing was under way."""
-    clean = all(
-        any(
-            s.status is SnapshotStatus.TAKEN and not s.late and not s.in_flight and s.after_seq == seq
-            for s in trace.snapshots
-        )
-        for trace, seq in ((first, root.a), (other, root.b))
-    )
+def _state_grade(moments: Iterable[_Moment | None]) -> Grade:
+    """Proven only if both snapshots are of one instant, or were read while nothing was under way."""
+    shots = [moment.snapshot for moment in moments if moment is not None and moment.snapshot is not None]
+    clean = all(s.status is SnapshotStatus.TAKEN and not s.late and not s.in_flight for s in shots)
     return Grade.PROVEN if clean else Grade.SUSPECTED
 
 
@@ -254,7 +277,11 @@ def _finding(
             "other episodes on the instance: none wrote meanwhile",
         ),
         reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
-        title=f"{odd.method} {odd.target} was answered otherwise than in {normal}, after an equal past",
+        title=(
+            f"the state after {odd.method} {odd.target} is another than in {normal}, after an equal past"
+            if divergence.kind == "state"
+            else f"{odd.method} {odd.target} was answered otherwise than in {normal}, after an equal past"
+        ),
         cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
         effect={
             "outcomes": len(counts), "of": total, "usual": max(counts.values()),

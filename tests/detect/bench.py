@@ -35,6 +35,7 @@ class Deployment:
     minter: random.Random = field(default_factory=lambda: random.Random(99))
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     cache: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    lies: list[tuple[str, int]] = field(default_factory=list)  # (path, instant) of each stale answer
     counter: int = 100
     autoincrement: bool = False
     wall: Callable[[], str] = lambda: "2023-11-14T22:13:20Z"
@@ -80,6 +81,8 @@ class Deployment:
             if "stale" in self.faults:
                 at, old = self.cache.get(path, (-(10**18), None))
                 if now - at < 500 * MS:
+                    if old != row:
+                        self.lies.append((path, now))
                     return 200, old
                 self.cache[path] = (now, dict(row))
             return 200, dict(row)
