@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mitmproxy import http
 from mitmproxy.addons.core import Core
 from mitmproxy.addons.next_layer import NextLayer
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -21,6 +20,7 @@ from replayproxy.errors import WrongUsage
 from replayproxy.proxy.dispatch import BareMaster
 from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, bind, bound_address, listener_for
 from replayproxy.proxy.live import Clock
+from replayproxy.proxy.reception import Reception
 from replayproxy.proxy.record_addon import RecordAddon
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
 from replayproxy.proxy.scribe import Scribe, Ticket
@@ -58,8 +58,8 @@ class ProxyEngine:
     ) -> None:
         self._scribe, self._timeout = scribe, upstream_timeout
         self._listening: dict[Listener, ServerInstance[Any]] = {}
-        self._routes: dict[tuple[str, int], tuple[Listener, Route]] = {}
-        self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self)
+        self._reception = Reception()
+        self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self._reception)
         self._addon.on_over = self._exchange_over
         self._proxyserver = Proxyserver()  # type: ignore[no-untyped-call]
         self._master: Master | None = None
@@ -72,8 +72,8 @@ class ProxyEngine:
         """Must be called in the running loop, before `listen`."""
         self._log.install()
         master = BareMaster()
-        tls = UpstreamTls(self._options_of, self._addon.connections.unreadable_request)
-        master.addons.add(Core(), self._proxyserver, tls, NextLayer(), self._addon)  # type: ignore[no-untyped-call]
+        tls = UpstreamTls(self._reception.options_of, self._addon.connections.unreadable_request)
+        master.addons.add(Core(), self._proxyserver, self._reception, tls, NextLayer(), self._addon)  # type: ignore[no-untyped-call]
         master.options.update(  # type: ignore[no-untyped-call]
             mode=[],
             connection_strategy="lazy",
@@ -125,7 +125,7 @@ class ProxyEngine:
 
         # mitmproxy's own way is find-a-free-port-then-bind, which races, and it refuses two listeners with port 0.
         instance.listen = accept
-        self._routes[bound] = (listener, route)
+        self._reception.opened(listener, route)
         await instance.start()
         self._listening[listener] = instance
         return listener
@@ -134,23 +134,8 @@ class ProxyEngine:
         """Stops accepting there; connections that exist go on."""
         instance = self._listening.pop(listener, None)
         if instance is not None:
+            self._reception.closed(listener)
             await instance.stop()
-
-    def _entry(self, sockname: Any) -> tuple[Listener, Route] | None:
-        host, port = sockname[0], sockname[1]
-        for at in ((host, port), ("0.0.0.0", port), ("::", port)):
-            if found := self._routes.get(at):
-                return found
-        return None
-
-    def route(self, flow: http.HTTPFlow) -> Route | None:
-        """The record add-on asks where a flow's requests go."""
-        found = self._entry(flow.client_conn.sockname)
-        return found[1] if found else None
-
-    def _options_of(self, sockname: Any) -> EnvOptions:
-        found = self._entry(sockname)
-        return found[0].options if found else EnvOptions()
 
     def in_flight(self) -> tuple[Ticket, ...]:
         """The tickets whose exchange has not finished."""

@@ -44,7 +44,7 @@ class UpstreamTls(TlsConfig):
             nextlayer.layer = _Closed(nextlayer.context)
 
     def tls_start_server(self, tls_start: tls.TlsData) -> None:
-        wanted = self._options_of(tls_start.context.client.sockname)
+        wanted = self._options_of(tls_start.context.client)
         # TlsConfig reads these two from the options. Nothing is awaited between here and there.
         ctx.options.update(  # type: ignore[no-untyped-call]
             ssl_insecure=wanted.insecure,
