@@ -10,23 +10,22 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
-from replayproxy.core.identity import Claims
 from replayproxy.core.receipt import MISS_STATUS, Document, no_episode_document
-from replayproxy.core.replayer import Miss, Serve
+from replayproxy.core.replayer import Grade, Miss, Serve
 from replayproxy.core.script import Heard, Identified
 from replayproxy.core.shown import json_bytes
-from replayproxy.core.values import Body, Exchange, Fields, Outcome
+from replayproxy.core.values import Body
 from replayproxy.serve.bodies import read_body
 from replayproxy.serve.doors import Door
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
+from replayproxy.serve.visit import CLOSED, KEPT, Asked, Dialect, Marks, Visit, Watch, origin_form
 from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, plan, problem
 
 PARSE_INLINE = 64 * 1024
@@ -39,79 +38,6 @@ BACKLOG = 4096
 """With asyncio's 100, a burst of agents waits for seconds."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Marks(Protocol):
-    """A request's head without its identity marks, and what they said."""
-
-    @property
-    def claims(self) -> Claims: ...
-    @property
-    def target(self) -> bytes: ...
-    @property
-    def prefix(self) -> bytes: ...
-
-
-class Dialect(Protocol):
-    """What the recording proxy did between agent and environment: a replay does the same, by the same code."""
-
-    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks: ...
-
-    def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
-        """The fields of an answer as the agent of this request is to see them: links and cookie paths put right."""
-
-    def own_answer(self, status: int, outcome: Outcome, detail: str) -> bytes:
-        """The answer that the proxy gave in the environment's place."""
-
-
-class _Sent(web.StreamResponse):
-    """Tells aiohttp that the answer is on the wire already. Shared: it holds nothing of any request."""
-
-    def __init__(self, keep_alive: bool) -> None:
-        self._keep = keep_alive
-
-    @property
-    def keep_alive(self) -> bool | None:
-        return self._keep
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        return request.writer
-
-    async def write_eof(self, data: Any = b"") -> None:
-        return None
-
-
-KEPT, CLOSED = _Sent(True), _Sent(False)
-
-
-class _Request(web.BaseRequest):
-    """aiohttp's request, with the parsed head within reach: its raw target has no other public name."""
-
-    ATTRS = web.BaseRequest.ATTRS | frozenset({"head"})
-
-    def __init__(self, message: RawRequestMessage, *parts: Any) -> None:
-        super().__init__(message, *parts)
-        self.head = message
-
-
-@dataclass(slots=True)
-class Visit:
-    """One request on its way: what is to be put right when it breaks off."""
-
-    door: Door
-    request: _Request
-    scene: Scene | None = None
-    serve: Serve | None = None
-    sender: Sender | None = None
-    asked: tuple[bytes, bytes, str] | None = None  # method, target, lane: while its body is being read
-
-
-@dataclass(slots=True)
-class Watch:
-    """What happens, for whoever looks on. `miss` is called with the document of each miss."""
-
-    miss: Callable[[Document], None] = lambda document: None
-    fault: Callable[[str, BaseException], None] = lambda where, error: None
 
 
 @dataclass(slots=True)
@@ -145,7 +71,7 @@ class Origin:
         """Accepts at `bound` when it returns."""
 
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            return await self._visit(Visit(door, cast("_Request", request)))
+            return await self._visit(Visit(door, cast("Asked", request)))
 
         loop = asyncio.get_running_loop()
 
@@ -153,7 +79,7 @@ class Origin:
             if message.method == "UNKNOWN":
                 # aiohttp answers 400 by itself, without a call of the handler; the receipt must not lose it.
                 self._unreadable(door)
-            return _Request(message, *parts, loop)
+            return Asked(message, *parts, loop)
 
         server = web.Server(
             handler, request_factory=factory, handler_cancellation=True, access_log=None,
@@ -179,6 +105,7 @@ class Origin:
 
     def _unreadable(self, door: Door) -> None:
         reason = "a request that cannot be read as HTTP, or whose method is unknown: answered 400"
+        self._watch.miss(no_episode_document(self.stage.run.name, "(unreadable)", reason, ""))
         scene = self.stage.scene_now(door.port_episode) if door.port_episode else None
         if scene is None:
             self.stage.stray("(unreadable)", reason)
@@ -207,18 +134,17 @@ class Origin:
         if visit.serve is not None:
             if not (visit.sender and visit.sender.whole) and visit.serve.entry.exchange.outcome not in HELD:
                 visit.scene.replayer.left(visit.serve, self._now())
-        elif visit.asked is not None:
-            method, target, lane = visit.asked
+        elif visit.reading is not None:
+            method, target, lane = visit.reading
             visit.scene.replayer.half_sent(visit.door.env, method, target, lane, self._now())
 
     async def _fault(self, visit: Visit, error: Exception) -> web.StreamResponse:
-        where = f"{visit.request.method} {visit.request.head.path}"
-        text = f"{type(error).__name__}: {error} (answering {where})"
+        text = f"{type(error).__name__}: {error} (answering {visit.line})"
         if visit.scene is not None:
             visit.scene.replayer.fault(text, self._now())
         else:
             self.stage.faults.append(text)
-        self._watch.fault(where, error)
+        self._watch.fault(visit.line, error)
         writer = visit.request.writer
         if getattr(writer, "output_size", 0):
             return CLOSED  # part of an answer is out: only a cut tells the agent that the rest is missing
@@ -227,15 +153,21 @@ class Origin:
             "detail": f"a fault of replayproxy, not of the environment: {text}",
         })  # fmt: skip
         await writer.write(
-            problem(500, "Replay Failed", document, (b"Replay-Local", b"fault"), head_only=_is_head(visit))
+            problem(500, "Replay Failed", document, (b"Replay-Local", b"fault"), head_only=visit.is_head)
         )
         return CLOSED
 
     async def _answer(self, visit: Visit) -> web.StreamResponse:
-        request = visit.request
-        message = request.head
-        target = _origin_form(message.path.encode("utf-8", "surrogateescape"))
+        request, env = visit.request, visit.door.env
+        target = origin_form(request.head.path.encode("utf-8", "surrogateescape"))
         marks = self._dialect.take_marks(target, request.raw_headers, port_episode=visit.door.port_episode)
+        method = request.head.method.encode()
+        if self.stage.resets is not None and self.stage.resets.may_be(env, method, marks.target):
+            heard = Heard(method, marks.target, request.raw_headers, await self._body(request))
+            if reset := self.stage.resets.answer(env, heard):
+                return self._kept(visit, await self._give(visit, Serve(reset, Grade.EXACT, 0), marks))
+        else:
+            heard = None
         lane = lane_of(marks.claims)
         name = self.stage.whose(marks.claims)
         if why := self.stage.why_not(name, lane):
@@ -243,21 +175,22 @@ class Origin:
             return self._kept(visit, Ending.KEEP)
         assert name is not None
         scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
-        method = message.method.encode()
-        visit.asked = (method, marks.target, lane)
-        body = await self._body(request)
-        visit.asked = None
-        heard = Heard(method, marks.target, request.raw_headers, body)
-        asked = scene.replayer.script.known(visit.door.env, heard) or await self._identified(
-            scene, visit.door.env, heard
-        )
+        if heard is None:
+            visit.reading = (method, marks.target, lane)
+            heard = Heard(method, marks.target, request.raw_headers, await self._body(request))
+            visit.reading = None
+        return self._kept(visit, await self._play(visit, scene, heard, lane, marks))
+
+    async def _play(self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks) -> Ending:
+        env = visit.door.env
+        asked = scene.replayer.script.known(env, heard) or await self._identified(scene, env, heard)
         found = scene.replayer.ask(asked, lane, self._now())
         if isinstance(found, Miss):
-            await self._miss(visit, scene, found)
-            return self._kept(visit, Ending.KEEP)
+            await self._say_miss(visit, await scene.explain(found))
+            return Ending.KEEP
         visit.serve = found
         await scene.turn(found)
-        return self._kept(visit, await self._give(visit, found, marks))
+        return await self._give(visit, found, marks)
 
     async def _body(self, request: web.BaseRequest) -> Body:
         if request.headers.get("Expect", "").lower() == "100-continue":
@@ -270,10 +203,6 @@ class Origin:
             return await asyncio.to_thread(script.identify, env, heard)
         return script.identify(env, heard)
 
-    async def _miss(self, visit: Visit, scene: Scene, miss: Miss) -> None:
-        document = await scene.explain(miss)
-        await self._say_miss(visit, document)
-
     async def _refuse(self, visit: Visit, marks: Marks, lane: str, why: str) -> None:
         await read_body(visit.request.content)
         asked = f"{visit.request.method} {marks.target.decode('utf-8', 'backslashreplace')}"
@@ -284,7 +213,7 @@ class Origin:
         self._watch.miss(document)
         body = json_bytes(document)
         await visit.request.writer.write(
-            problem(MISS_STATUS, "Not In The Recording", body, (b"Replay-Miss", b"1"), head_only=_is_head(visit))
+            problem(MISS_STATUS, "Not In The Recording", body, (b"Replay-Miss", b"1"), head_only=visit.is_head)
         )
 
     async def _give(self, visit: Visit, serve: Serve, marks: Marks) -> Ending:
@@ -296,15 +225,15 @@ class Origin:
         fields = self._dialect.agent_fields(visit.door, exchange, host, marks.prefix)
         planned = plan(exchange, fields)
         await self._send(visit, serve, planned)
-        if planned.ending is Ending.HOLD:
-            await self._hold(visit, serve)
+        if planned.ending is Ending.HOLD and visit.scene is not None:
+            await self._hold(visit, visit.scene, serve)
         return planned.ending
 
     async def _give_own(self, visit: Visit, serve: Serve) -> Ending:
         """The environment gave no answer, and the agent was told so by the proxy: again in the same words."""
         exchange = serve.entry.exchange
         data = self._dialect.own_answer(OWN_STATUS[exchange.outcome], exchange.outcome, exchange.error)
-        if _is_head(visit):
+        if visit.is_head:
             data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
         await self._send(visit, serve, Plan(head=data, body=None, framing=Framing.NONE, ending=Ending.CLOSE))
         return Ending.CLOSE
@@ -314,31 +243,17 @@ class Origin:
         visit.sender = Sender(writer, serve.entry.exchange, planned, self._pace, self.stage.reader.pieces)
         await visit.sender.send()
 
-    async def _hold(self, visit: Visit, serve: Serve) -> None:
+    async def _hold(self, visit: Visit, scene: Scene, serve: Serve) -> None:
         """The recorded agent left here. Waits until this one does, too, which cancels us; or for so long."""
         times = serve.entry.exchange.times
         last = max(filter(None, (times.head, times.first, times.up_end, times.c_out)))
         limit = max(HOLD_AT_LEAST, 4 * (last - times.head) / 1e9)
-        assert visit.scene is not None
-        visit.scene.done(serve)
+        scene.done(serve)
         visit.serve = None
         try:
             await asyncio.wait_for(self._stopping.wait(), limit)
         except TimeoutError:
-            visit.scene.replayer.stayed(serve, self._now())
+            scene.replayer.stayed(serve, self._now())
 
     def _kept(self, visit: Visit, ending: Ending) -> web.StreamResponse:
         return KEPT if ending is Ending.KEEP and not visit.request.head.should_close else CLOSED
-
-
-def _origin_form(target: bytes) -> bytes:
-    """Path and query of a request target that may be absolute."""
-    if target.startswith((b"http://", b"https://")):
-        path = target.partition(b"://")[2]
-        slash = path.find(b"/")
-        return path[slash:] if slash != -1 else b"/"
-    return target
-
-
-def _is_head(visit: Visit) -> bool:
-    return visit.request.method == "HEAD"

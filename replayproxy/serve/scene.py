@@ -14,6 +14,7 @@ from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.script import Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
 from replayproxy.errors import DamagedRecord
+from replayproxy.serve.resets import Resets
 from replayproxy.storage import Reader
 
 TURN_LIMIT = 5.0
@@ -125,6 +126,7 @@ class Stage:
         self._loading: dict[str, asyncio.Task[Scene]] = {}
         self._strays: dict[tuple[str, str], Stray] = {}
         self._closed: dict[str, str] = {}
+        self.resets: Resets | None = None
         self.faults: list[str] = []
 
     @property
@@ -202,6 +204,9 @@ class Stage:
 
     def receipt(self, contacts: int = 0) -> Document:
         """Of the sole episode, or of the run."""
+        return {**self._receipt(contacts), "resets": self.resets.answered if self.resets else 0}
+
+    def _receipt(self, contacts: int) -> Document:
         if self.sole is not None:
             scene = self._scenes[self.sole.name]
             for fault in self.faults:

@@ -19,8 +19,10 @@ from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
-from replayproxy.serve.origin import Origin, Watch
+from replayproxy.serve.origin import Origin
+from replayproxy.serve.resets import load_resets
 from replayproxy.serve.scene import Stage
+from replayproxy.serve.visit import Watch
 from replayproxy.session import child as children
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.closed import Guard
@@ -89,12 +91,19 @@ def _state(episode: Episode) -> str:
     return "still being recorded" if episode.state is EpisodeState.OPEN else f"{episode.state}{reason}"
 
 
-def unmarked_episode(run: Run, episodes: Sequence[Episode]) -> str | None:
-    """What answers unmarked traffic of a run: the only episode it has, or the one that `--episode` named."""
+def unmarked_episode(reader: Reader, run: Run, episodes: Sequence[Episode]) -> str | None:
+    """What answers unmarked traffic of a run: its only episode, or the only one that was recorded as `--episode`."""
     if len(episodes) == 1:
         return episodes[0].name
-    named = run.config.get("episode")
-    return named if any(one.name == named for one in episodes) else None
+    named: list[str] = []
+    for episode in episodes:
+        if not episode.declared or episode.seal is None or not episode.seal.exchanges:
+            continue
+        if reader.exchange(episode, 1).carrier == "option":
+            named.append(episode.name)
+            if len(named) > 1:
+                return None
+    return named[0] if named else None
 
 
 async def replay(
@@ -114,8 +123,9 @@ async def replay(
     run, episodes, sole = chosen(reader, resolved)
     stage = Stage(
         reader, run, episodes, sole=sole, order=options.order, now=time.monotonic_ns,
-        unmarked=unmarked_episode(run, episodes),
+        unmarked=None if sole else unmarked_episode(reader, run, episodes),
     )  # fmt: skip
+    stage.resets = load_resets(reader, run)
     if sole:
         await stage.scene(episodes[0].name)
     house = _House(stage, options, tell)

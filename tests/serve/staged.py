@@ -14,9 +14,10 @@ from replayproxy.core.receipt import Document
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.serve.doors import Door
-from replayproxy.serve.origin import Origin, Watch
+from replayproxy.serve.origin import Origin
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.sending import INSTANT, Pace
+from replayproxy.serve.visit import Watch
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.storage import Store
 from replayproxy.testing import episode as made_episode

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from replayproxy.core.values import Exchange, Outcome
+from replayproxy.core.values import Exchange, Outcome, WebSocket
 from replayproxy.storage import Store
 from replayproxy.testing import exchange
 from tests.serve.staged import Staged, record, staged
-
 
 CHUNKED = {"Transfer-Encoding": "chunked"}
 
@@ -167,8 +166,11 @@ async def test_a_miss_is_a_470_that_names_what_comes_near(store: Store) -> None:
 
 async def test_the_fourth_counter_says_consumed_and_a_stranger_does_not(store: Store) -> None:
     run = record(store, {"e": [
-        exchange("GET", "/counter", body={"n": 1}), exchange("POST", "/inc"),
-        exchange("GET", "/counter", body={"n": 2}), exchange("POST", "/inc"), exchange("GET", "/counter", body={"n": 3}),
+        exchange("GET", "/counter", body={"n": 1}),
+        exchange("POST", "/inc"),
+        exchange("GET", "/counter", body={"n": 2}),
+        exchange("POST", "/inc"),
+        exchange("GET", "/counter", body={"n": 3}),
     ]})  # fmt: skip
     async with staged(store, run) as on:
         seen = [problem(await on.get("/counter"))[1] for _ in range(3)]
@@ -292,3 +294,38 @@ async def _with_broken(on: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, document = problem(await on.get("/x"))
     assert lines[0] == b"HTTP/1.1 500 Replay Failed"
     assert "planted" in document["detail"]
+
+
+async def test_a_websocket_is_listed_as_unused_and_a_handshake_told_why(store: Store) -> None:
+    talk = exchange("GET", "/ws", status=101, websocket=WebSocket(messages=(), close_code=1000))
+    run = record(store, {"e": [exchange("GET", "/x"), talk]})
+    async with staged(store, run) as on:
+        await on.get("/x")
+        shake = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
+        writer.write(shake)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 2)
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        detail = json.loads(await reader.readexactly(size))["detail"]
+        writer.close()
+        receipt = on.receipt()
+    assert (head.split()[1], detail) == (b"470", "r/e/2 is this request, but is not served: websocket")
+    assert [one["reason"] for one in receipt["unused_exchanges"]] == ["websocket"]
+    assert receipt["reproduced"] is False
+
+
+async def test_an_absolute_target_is_answered_like_its_path(store: Store) -> None:
+    run = record(store, {"e": [exchange("GET", "/x?a=1", body=b"ok")]})
+    async with staged(store, run) as on:
+        answer = await on.get(f"http://127.0.0.1:{on.ports['app']}/x?a=1")
+    assert answer.endswith(b"ok")
+
+
+async def test_pipelined_requests_are_answered_in_their_order(store: Store) -> None:
+    count = 50
+    run = record(store, {"e": [exchange("GET", f"/{n}", body=b"n%d;" % n) for n in range(count)]})
+    async with staged(store, run) as on:
+        heads = [f"GET /{n} HTTP/1.1\r\nHost: h\r\n" for n in range(count)]
+        answers = await on.call(("\r\n".join(heads) + "Connection: close\r\n\r\n").encode())
+        assert on.receipt()["reproduced"] is True
+    assert [part.rpartition(b"n")[2] for part in answers.split(b";")[:-1]] == [b"%d" % n for n in range(count)]

@@ -9,7 +9,7 @@ import socket
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,20 @@ def test_a_run_without_a_sealed_episode_is_refused(store: Store) -> None:
         chosen(reader, reader.resolve("r"))
 
 
-def test_unmarked_traffic_of_a_run_goes_to_its_only_episode_and_is_never_guessed() -> None:
-    run = Run(key=1, name="r", opened_wall=1)
-    assert unmarked_episode(run, [made_episode("e")]) == "e"
-    assert unmarked_episode(run, [made_episode("e"), made_episode("f")]) is None
-    assert unmarked_episode(replace(run, config={"episode": "f"}), [made_episode("e"), made_episode("f")]) == "f"
+def test_unmarked_traffic_of_a_run_goes_to_the_one_episode_it_can_belong_to(store: Store) -> None:
+    by_option = exchange(carrier="option")
+    run = record(store, {"a": [exchange()], "b": [by_option]})
+    reader = store.reader()
+    a, b = reader.episodes(run)
+    assert unmarked_episode(reader, run, [a]) == "a"
+    assert unmarked_episode(reader, run, [a, b]) == "b"
+    assert unmarked_episode(reader, run, [b, b]) is None
+
+
+def test_unmarked_traffic_is_never_guessed(store: Store) -> None:
+    run = record(store, {"a": [exchange()], "b": [exchange()]})
+    reader = store.reader()
+    assert unmarked_episode(reader, run, reader.episodes(run)) is None
 
 
 @pytest.mark.parametrize(
