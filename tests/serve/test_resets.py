@@ -32,7 +32,7 @@ def record(store: Store) -> Run:
 
 
 async def test_a_reset_gets_its_recorded_answers_and_then_the_last_and_counts_for_no_episode(store: Store) -> None:
-    run = record(store)
+    run, kind = record(store), KIND["Content-Type"]
     async with staged(store, run) as on:
         on.stage.resets = load_resets(store.reader(), run)
         seen = [
