@@ -17,6 +17,7 @@ from replayproxy.detect.reference import References, Start, start_of
 from replayproxy.detect.source import Beside, Extractor, Source, Summary, at_work, instance_of
 from replayproxy.detect.states import Series, States
 from replayproxy.detect.sweep import Swept
+from replayproxy.detect.views import Views
 from replayproxy.detect.written import leaver
 
 MAX_ROOTS = 32
@@ -128,7 +129,7 @@ class Across:
         trace = self._source.trace(summary.episode)
         run = self._source.run.name
         extractor = Extractor(self._source.run, self._states)
-        ops = extractor.extract(trace).ops
+        ops = extractor.extract(trace, Views()).ops
         found: list[Finding] = []
         for dirt in dirts:
             envs = next(s.envs for s in summary.series if s.name == dirt.series)

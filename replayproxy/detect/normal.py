@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from replayproxy.core import jsonvalue
@@ -15,8 +16,6 @@ from replayproxy.core import jsonvalue
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]00:?00)?\Z")
 LONGEST_NUMBER = 40
-
-type Scalar = str | int | Decimal | bool | None
 
 
 def normal(value: Any) -> str:
@@ -32,6 +31,7 @@ def normal(value: Any) -> str:
     return "=" + jsonvalue.canonical(value).decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=65536)
 def _text(value: str) -> str:
     if len(value) <= LONGEST_NUMBER and _NUMBER.match(value):
         return jsonvalue.number_text(Decimal(value))
@@ -45,6 +45,3 @@ def _text(value: str) -> str:
             pass  # a text that only looks like JSON is a text
     return "'" + value
 
-
-def is_scalar(value: Any) -> bool:
-    return not isinstance(value, dict | list)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from replayproxy.core.canonical import Kind, View, all_fields, view
+from replayproxy.core.canonical import Kind, View, all_fields
 from replayproxy.core.effects import is_write
 from replayproxy.core.values import Exchange, Outcome, Run
 from replayproxy.detect.cells import Place, Row, Shown, Tables, asks_for_the_past, created, query_names, shown
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
+from replayproxy.detect.views import Views
 
 PRESENCE = ""
 """The column that stands for the row itself: its value is PRESENT or ABSENT."""
@@ -73,7 +74,7 @@ class Op:
         return self.place.table == row.table and self.place.key in (None, row.key)
 
 
-def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables) -> Op:
+def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Views) -> Op:
     """The exchange in the light of the tables of its environment's state."""
     wiring = run.envs.get(exchange.env)
     writes = is_write(exchange.request, wiring.reads if wiring else ()) or exchange.websocket is not None
@@ -82,7 +83,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables) -> Op:
     place = tables.place(exchange.request.target)
     response = exchange.response
     whole = response is not None and exchange.outcome is Outcome.ANSWERED
-    answer = view(response.fields, response.body) if response is not None and whole else None
+    answer = views.of(response.fields, response.body) if response is not None and whole else None
     status = response.status if response is not None else None
     reads = whole and effect is Effect.NONE and exchange.request.method != b"HEAD" and exchange.times.fwd is not None
     past = asks_for_the_past(exchange.request.target)
@@ -95,7 +96,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables) -> Op:
     sets: Mapping[tuple[Row, str], str] = {}
     asked: Mapping[str, Any] = {}
     if effect is not Effect.NONE:
-        sent = view(exchange.request.fields, exchange.request.body)
+        sent = views.of(exchange.request.fields, exchange.request.body)
         asked = _asked(sent)
         if status is not None and 200 <= status < 300 and answer is not None:
             sets = _sets(exchange, place, tables, sent, answer)

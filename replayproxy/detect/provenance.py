@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import Kind, View, all_fields, split_query, split_target, view
+from replayproxy.core.canonical import Kind, View, all_fields, split_query, split_target
 from replayproxy.core.effects import is_write
 from replayproxy.core.opaque import is_opaque
 from replayproxy.core.values import Exchange, Outcome, Run
+from replayproxy.detect.views import Views
 
 MAX_MADE = 300_000
 MAX_SEEN = 600_000
@@ -135,7 +136,9 @@ class Provenance:
         self.flows: list[Flow] = []
         self.full = False
 
-    def add(self, run: Run, episode: str, exchanges: Sequence[Exchange], *, judged: bool = True) -> None:
+    def add(
+        self, run: Run, episode: str, exchanges: Sequence[Exchange], views: Views, *, judged: bool = True
+    ) -> None:
         """`judged`: whether flows into this episode are collected; its own values are known either way."""
         own = _Own()
         for exchange in exchanges:
@@ -143,14 +146,14 @@ class Provenance:
                 continue
             wiring = run.envs.get(exchange.env)
             writes = is_write(exchange.request, wiring.reads if wiring else ())
-            self._request(episode, exchange, own, writes)
+            self._request(episode, exchange, own, views, writes)
             if exchange.response is not None and exchange.response.status < 500:
-                self._answer(episode, exchange, own, writes, judged)
+                self._answer(episode, exchange, own, views, writes, judged)
 
-    def _request(self, episode: str, exchange: Exchange, own: _Own, writes: bool) -> None:
+    def _request(self, episode: str, exchange: Exchange, own: _Own, views: Views, writes: bool) -> None:
         for token in in_head(exchange):
             own.values.add(hash(key_of(token)))
-        sent = view(exchange.request.fields, exchange.request.body)
+        sent = views.of(exchange.request.fields, exchange.request.body)
         worked = exchange.response is not None and 200 <= exchange.response.status < 300
         for token, _ in tokens(sent):
             value = hash(key_of(token))
@@ -158,10 +161,12 @@ class Provenance:
                 self._make(value, own, _made(episode, exchange, (), sent=True))
             own.values.add(value)
 
-    def _answer(self, episode: str, exchange: Exchange, own: _Own, writes: bool, judged: bool) -> None:
+    def _answer(
+        self, episode: str, exchange: Exchange, own: _Own, views: Views, writes: bool, judged: bool
+    ) -> None:
         response = exchange.response
         assert response is not None
-        found = list(tokens(view(response.fields, response.body)))
+        found = list(tokens(views.of(response.fields, response.body)))
         for location in all_fields(response.fields, b"location"):
             found += [(token, ("id",)) for token in in_text(location.decode("utf-8", "replace"))]
         for token, path in found:

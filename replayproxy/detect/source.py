@@ -14,6 +14,7 @@ from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
 from replayproxy.detect.states import Series, States, records, series_of, starts, usable, whole
 from replayproxy.detect.verdicts import failed
+from replayproxy.detect.views import Views
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +118,11 @@ class Extractor:
         self._states = states
         self._known: dict[str, Tables] = {}
 
-    def extract(self, trace: Trace) -> Extract:
+    def extract(self, trace: Trace, views: Views) -> Extract:
         series = series_of(trace.run, trace.snapshots)
         tables = self._tables(trace.snapshots, records(series))
-        ops = [op_of(self._run, trace.episode.name, e, tables[e.env]) for e in trace.exchanges if e.env in tables]
+        name = trace.episode.name
+        ops = [op_of(self._run, name, e, tables[e.env], views) for e in trace.exchanges if e.env in tables]
         return Extract(
             summary=self._summary(trace, series, ops),
             ops=ops,
@@ -131,7 +133,7 @@ class Extractor:
     def ops(self, exchanges: Sequence[Exchange], episode: str) -> list[Op]:
         """The operations of exchanges in the light of the tables known so far."""
         return [
-            op_of(self._run, episode, e, self._known.get(e.env, Paths()))
+            op_of(self._run, episode, e, self._known.get(e.env, Paths()), Views())
             for e in exchanges if e.env in self._run.envs
         ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from replayproxy.detect.spans import Span, in_time, span_of
 from replayproxy.detect.stale_read import Judged, look
 from replayproxy.detect.states import Series, States, records
 from replayproxy.detect.timeline import Shot, Timeline
+from replayproxy.detect.views import Views
 from replayproxy.detect.written import Ledger
 
 
@@ -69,13 +70,14 @@ class Sweep:
         run, provenance = self._source.run, self.swept.provenance
         by_name = {episode.name: episode for episode in self._source.episodes}
         if self._source.bucket is not None:
-            provenance.add(run, UNATTRIBUTED, self._source.bucket.exchanges, judged=False)
+            provenance.add(run, UNATTRIBUTED, self._source.bucket.exchanges, Views(), judged=False)
         for span in in_time(span_of(run, episode) for episode in by_name.values()):
             self._pass(span)
             trace = self._source.trace(by_name[span.name])
-            extract = self._extractor.extract(trace)
+            views = Views()
+            extract = self._extractor.extract(trace, views)
             self.swept.summaries[span.name] = extract.summary
-            provenance.add(run, span.name, trace.exchanges, judged=extract.summary.sealed)
+            provenance.add(run, span.name, trace.exchanges, views, judged=extract.summary.sealed)
             self._live.append(extract)
             self._waiting.append(extract)
         for extract in self._waiting:
