@@ -14,7 +14,8 @@ from typing import NamedTuple
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey, request_key
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Gates, Move, gates
-from replayproxy.core.values import Body, Exchange, Fields, Outcome, Request
+from replayproxy.core.schedule import settled
+from replayproxy.core.values import Body, Event, Exchange, Fields, Outcome, Request
 
 INLINE_LIMIT = 4096
 """A body of at least this many bytes is read from the store when it is needed."""
@@ -155,11 +156,13 @@ def build(
     episode: str,
     load: Callable[[Body], Body] = lambda body: body,
     reads: Mapping[str, Sequence[str]] | None = None,
+    events: Sequence[Event] = (),
 ) -> Script:
     """The script of an episode's exchanges, which come in order with their numbers.
 
     `load` gives a body with its bytes where it is to be parsed (up to `canonical.VIEW_LIMIT`); it is asked for the
     body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
+    `events`: they tell when an agent left that did not wait for its answer.
     """
     entries: list[Entry] = []
     numbers: dict[RequestKey, int] = {}
@@ -176,7 +179,8 @@ def build(
             queues[exchange.lane, entry.number].append(entry.at)
             lanes[exchange.lane].append(entry.at)
     served = [entry for entry in entries if not entry.skip]
-    number_of = {id(entry.exchange): entry.number for entry in served}
+    number_of = {entry.exchange.order: entry.number for entry in served}
+    ended = settled([entry.exchange for entry in served], events)
     return Script(
         run=run,
         episode=episode,
@@ -187,7 +191,7 @@ def build(
         keys=list(numbers),
         numbers=numbers,
         gates=gates([_move(entry) for entry in served if entry.owed] if len(lanes) > 1 else ()),
-        lane_ambiguous=lane_ambiguities([entry.exchange for entry in served], lambda e: number_of[id(e)]),
+        lane_ambiguous=lane_ambiguities(ended, lambda exchange: number_of[exchange.order]),
     )
 
 

@@ -35,6 +35,7 @@ def load_script(reader: Reader, run: Run, episode: Episode) -> Script:
         episode=episode.name,
         load=load,
         reads={name: wiring.reads for name, wiring in run.envs.items()},
+        events=reader.events(episode),
     )
     if episode.seal is not None and episode.seal.exchanges != len(script.entries):
         raise DamagedRecord(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replayproxy.core.canonical import body_of
 from replayproxy.core.script import build, exact_key
-from replayproxy.core.values import Body, Exchange, Outcome, WebSocket
+from replayproxy.core.values import Body, Event, Exchange, Outcome, Times, WebSocket
 from replayproxy.testing import exchange, request, trace
 
 
@@ -75,3 +77,13 @@ def test_overlapping_equal_requests_without_lanes_are_counted() -> None:
     assert script(*twice).lane_ambiguous == 1
     apart = [exchange("GET", "/x", at_ms=0, took_ms=5), exchange("GET", "/x", at_ms=10, took_ms=20)]
     assert script(*apart).lane_ambiguous == 0
+
+
+def test_a_request_repeated_after_the_agent_had_left_is_not_ambiguous() -> None:
+    times = Times(head=10, wall=0, c_in=11, fwd=12)
+    left = replace(exchange("GET", "/x", status=None, outcome=Outcome.CLIENT_GONE), times=times, agent_connection="c1")
+    again = exchange("GET", "/x", at_ms=50)
+    recorded = trace([left, again]).exchanges
+    closed = Event(at=20, wall=0, kind="agent-closed", detail={"connection": "c1"})
+    assert build(recorded, run="r", episode="e").lane_ambiguous == 1
+    assert build(recorded, run="r", episode="e", events=[closed]).lane_ambiguous == 0
