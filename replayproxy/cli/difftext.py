@@ -6,13 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replayproxy.cli.common import count, json_bytes, safe
-from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Fold, Root
+from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Root
 from replayproxy.core.secrets import excerpts
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.values import Episode
 from replayproxy.session.diff import Diff, RunRoot
 
 FULL_ROOTS, SHORT_ROOTS = 3, 12
+STATES = {
+    "equal": "state before and after: equal -> the answer changed, not the data",
+    "differs before": "state before it: differs already",
+    "differs after": "state before it: equal, after it: differs",
+}
 WIDE = 48
 """Values wider than this together stand below each other."""
 
@@ -82,20 +87,34 @@ def _root(result: Diff, number: int, root: RunRoot, verbose: bool) -> Iterator[s
     one = root.root
     request = safe(one.request or one.template)
     lane = f"   lane {safe(one.lane)}" if one.lane else ""
-    sides = [("A", _address(root.a, one.a)), ("B", _address(root.b, one.b))]
+    shots = one.snapshots or (None, None)
+    sides = [("A", _address(root.a, one.a, shots[0])), ("B", _address(root.b, one.b, shots[1]))]
     yield f"  {request}{lane}" + "".join(f"   {side} {where}" for side, where in sides)
     yield from _values(one)
-    if one.state == "equal":
-        yield "  state before and after: equal -> the answer changed, not the data"
-    elif one.state == "differs":
-        yield "  state before or after: differs too"
-    if root.folded:
-        folds = root.folded if verbose else root.folded[:4]
-        more = len(root.folded) - len(folds)
-        yield "  folded under it: " + ", ".join(map(_fold, folds)) + (f", and {more} more kinds (-v)" if more else "")
+    if one.state in STATES:
+        yield f"  {STATES[one.state]}"
+    folds = _folds(root)
+    if folds:
+        shown = folds if verbose else folds[:4]
+        more = f", and {len(folds) - len(shown)} more (-v)" if len(folds) > len(shown) else ""
+        yield f"  folded under it: {', '.join(shown)}{more}"
 
 
-def _address(episode: str, seq: int | None) -> str:
+def _folds(root: RunRoot) -> list[str]:
+    """One for each kind of request, however many places of it differ; the root's own exchange place by place."""
+    counts: dict[str, int] = {}
+    here = []
+    for fold in root.folded:
+        if fold.by == "exchange":
+            here.append(f"here too {_place(fold.pointer)}")
+        else:
+            counts[fold.template] = counts.get(fold.template, 0) + fold.count
+    return here + [f"{number:,} x {safe(template)}" for template, number in counts.items()]
+
+
+def _address(episode: str, seq: int | None, snapshot: int | None = None) -> str:
+    if snapshot is not None:
+        return f"{safe(episode)}/s{snapshot}"
     return "-" if seq is None else f"{safe(episode)}/{seq}"
 
 
@@ -129,21 +148,21 @@ def _value(value: Any) -> str:
     if value is ABSENT:
         return "(absent)"
     shown = safe(json_bytes(value).decode("utf-8", "backslashreplace"))
-    return shown if len(shown) <= 200 else f"{shown[:199]}…"
+    return _cut(shown, 200)
 
 
-def _fold(fold: Fold) -> str:
-    if fold.by == "exchange":
-        return f"here too {_place(fold.pointer)}"
-    return f"{fold.count:,} x {safe(fold.template)}"
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _short_root(number: int, root: RunRoot) -> str:
     one = root.root
-    where = _address(root.a, one.a) if one.a is not None else _address(root.b, one.b)
+    where = _address(root.b, one.b) if one.a is None and one.b is not None else _address(root.a, one.a)
+    if one.snapshots is not None:
+        where = _address(root.a, None, one.snapshots[0])
     what = {"inserted": "only in B", "deleted": "only in A"}.get(one.kind)
     if what is None:
-        a, b = (_value(value)[:40] for value in excerpts(*one.values, width=36))
+        a, b = (_cut(_value(value), 40) for value in excerpts(*one.values, width=36))
         what = f"{_place(one.pointer)} {a} | {b}"
     request = safe(one.request or one.template)
     return f"ROOT {number}  explains {root.differences:,}{_episodes(root)}   {request}  {where}  {what}"
@@ -180,7 +199,7 @@ def _examples(result: Diff) -> Iterator[str]:
             for example in examples:
                 shown[name] = shown.get(name, 0) + 1
                 if shown[name] <= 20:
-                    a, b = (_value(value)[:60] for value in excerpts(*example.values, width=56))
+                    a, b = (_cut(_value(value), 60) for value in excerpts(*example.values, width=56))
                     where = _address(pair.a, example.a) if example.a is not None else safe(pair.a)
                     yield f"  {safe(name):10} {where}  {_place(example.pointer)}  {a} | {b}"
     names: dict[str, int] = {}
@@ -198,7 +217,7 @@ def _state(result: Diff) -> Iterator[str]:
             continue
         after = f"after /{state.after[0]}" if state.after[0] else f"at {state.when}"
         where = "" if result.single else f"{safe(pair.a)} "
-        a, b = (_value(value)[:80] for value in excerpts(*state.values, width=72))
+        a, b = (_cut(_value(value), 80) for value in excerpts(*state.values, width=72))
         pointer = f" {safe(state.pointer)}" if state.pointer else ""
         row = f"{safe(state.name)}: {safe(state.table)}/{safe(state.key)}{pointer}"
         more = f"   and {count(state.rows - 1, 'more row')}" if state.rows > 1 else ""
@@ -213,11 +232,14 @@ def _notes(result: Diff) -> Iterator[str]:
 
 
 def _next(result: Diff) -> str:
-    first = next((root for root in result.roots if root.root.a or root.root.b), None)
+    first = next((root for root in result.roots if root.root.a or root.root.b or root.root.snapshots), None)
     if first is not None:
-        where = f"{first.b}/{first.root.b}" if first.root.b else f"{first.a}/{first.root.a}"
+        one = first.root
+        where = _address(first.b, one.b) if one.b else _address(first.a, one.a)
+        if one.snapshots is not None:
+            where = _address(first.b, None, one.snapshots[1])
         more = "" if result.single else f"   replayproxy diff {safe(first.a)} {safe(first.b)}"
-        return f"next     replayproxy show {safe(where)}{more}"
+        return f"next     replayproxy show {where}{more}"
     if result.verdict == UNDECIDED:
         return f"next     replayproxy {'show' if result.single else 'ls'} {safe(result.b)}"
     return f"next     replayproxy check {safe(result.b.partition('/')[0])}"

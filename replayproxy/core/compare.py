@@ -180,20 +180,26 @@ class _Comparing:
         ]
         events: list[StateEvent] = []
         walks: dict[str, States] = {}
-        apart = 0
+        apart: dict[str, int] = {}
         for x, y, after in matched.pairs:
             if x.root != y.root and (progress[0].at(x) is None or progress[0].at(x) != progress[1].at(y)):
-                apart += 1
+                apart[x.name] = apart.get(x.name, 0) + 1
                 continue
+            if x.name in apart:
+                matched.notes.append(
+                    f"{apart.pop(x.name)} snapshot pairs of {x.name} not compared: lanes had come to different points; "
+                    "a later pair was"
+                )
             walk = walks.setdefault(x.name, States(self._explainer, self._report, a.load, b.load))
             differences, rows = walk.step(x, y, (_reading(x), _reading(y)))
             self._quiet.setdefault(x.name, []).append((after, rows))
             if differences:
                 events.append(StateEvent(a=x, b=y, after=after, differences=tuple(differences), rows=rows))
-        if apart:
-            matched.undecided.append(f"{apart} of {len(matched.pairs)} snapshot pairs were read at different moments")
+        for name, left in apart.items():
+            # Lanes may lawfully interleave in another way; but then nothing tells how the state came out.
+            matched.undecided.append(f"the last {left} snapshot pairs of {name} were read at different points")
         events.sort(key=lambda event: event.after)
-        return events, matched.undecided, matched.notes, len(matched.pairs) - apart
+        return events, matched.undecided, matched.notes, sum(map(len, self._quiet.values()))
 
     def _report(self, difference: Difference, classes: Classes) -> None:
         self._counted(None, None, difference, classes)
@@ -230,15 +236,17 @@ class _Comparing:
         )
 
     def _state_around(self, index: int) -> str:
-        """`equal` when every state read last before and first after a pair agrees in both runs; "" when unknown."""
-        words = set()
+        """Whether the states read last before and first after a pair agree in both runs; "" when that is not known."""
+        before, behind = True, True
         for readings in self._quiet.values():
-            before = [rows for after, rows in readings if after < index][-1:]
-            behind = [rows for after, rows in readings if after >= index][:1]
-            if not before or not behind:
+            last = [rows for after, rows in readings if after < index][-1:]
+            first = [rows for after, rows in readings if after >= index][:1]
+            if not last or not first:
                 return ""
-            words.add("equal" if before == behind == [0] else "differs")
-        return "differs" if "differs" in words else "equal" if words else ""
+            before, behind = before and last == [0], behind and first == [0]
+        if not self._quiet:
+            return ""
+        return "differs before" if not before else "equal" if behind else "differs after"
 
     def _state_step(self, event: StateEvent) -> Step:
         paths: tuple[str, ...] = ()
@@ -248,7 +256,7 @@ class _Comparing:
             paths = (exchange.request.target.decode("latin-1").partition("?")[0],)
         return Step(a=event.a.after_seq, b=event.b.after_seq, lane="", template=f"state {event.a.name}",
                     request=f"state of {event.a.name} at {event.a.label or event.a.when}",
-                    differences=event.differences, paths=paths)  # fmt: skip
+                    differences=event.differences, paths=paths, snapshots=(event.a.n, event.b.n))  # fmt: skip
 
     # -- verdict
 

@@ -40,8 +40,8 @@ class Root:
 
     `values` are what A and B have at `pointer`: JSON values, or ABSENT; credentials never stand there. `kind` is one
     of value, type, added, removed, order, status, outcome, inserted, deleted, renaming, state. `consequences` counts
-    the differences folded under it, those of its own exchange included. `state` tells what was known of the states
-    around it: "", `equal` or `differs`.
+    the differences folded under it, those of its own exchange included. `state` tells of the states around it: `equal`,
+    `differs before`, `differs after`, or "" when they are not known. `snapshots`: of a `state`, the two that differ.
     """
 
     a: int | None
@@ -56,6 +56,7 @@ class Root:
     request: str = ""
     note: str = ""
     state: str = ""
+    snapshots: tuple[int, int] | None = None
 
     def to_json(self, a: str = "", b: str = "") -> dict[str, Any]:
         """`a`, `b`: the addresses of the episodes, so that an exchange is `RUN/EPISODE#SEQ`."""
@@ -70,6 +71,8 @@ class Root:
             document["absent"] = absent
         if self.state:
             document["state"] = self.state
+        if self.snapshots:
+            document["snapshots"] = [f"{episode}/s{n}" for episode, n in zip((a, b), self.snapshots, strict=True)]
         return document
 
 

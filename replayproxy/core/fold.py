@@ -43,6 +43,7 @@ class Step:
     paths: tuple[str, ...] = ()
     writes: bool = False
     state: str = ""
+    snapshots: tuple[int, int] | None = None
 
     @property
     def alone(self) -> bool:
@@ -203,18 +204,36 @@ def _as_root(rooted: _Rooted, hide: Hide) -> Root:
         values: tuple[Any, Any] = (ABSENT, ABSENT)
     else:
         kind, pointer, note = head.kind, head.pointer, _note(head)
-        values = hide(head, head.a), hide(head, head.b)
+        values = hide(head, _listed(head, head.a)), hide(head, _listed(head, head.b))
     if head is not None and head.tokens[0] == "state":
         kind = "state"
     return Root(a=step.a, b=step.b, pointer=pointer, values=values, kind=kind, consequences=rooted.count,
                 folded=folds, lane=step.lane, template=step.template, request=step.request, note=note,
-                state=step.state)  # fmt: skip
+                state=step.state, snapshots=step.snapshots)  # fmt: skip
+
+
+def _listed(difference: Difference, value: Any) -> Any:
+    """Of an array in another order, the names of its elements: what they hold is not what differs."""
+    name = _named_by(difference) if difference.kind == "order" else None
+    return value if name is None else [item[name] for item in value]
+
+
+def _named_by(difference: Difference) -> str | None:
+    """The member that names the elements of both arrays."""
+    items = [*difference.a, *difference.b]
+    for name in ("id", "_id", "uuid", "key", "name"):
+        if all(isinstance(item, dict) and isinstance(item.get(name), str | int) for item in items):
+            return name
+    return None
 
 
 def _note(difference: Difference) -> str:
     a, b = difference.a, difference.b
     if difference.kind == "order":
-        return "the same elements in another order"
+        name = _named_by(difference)
+        by_name = name and all(value == sorted(value, key=str) for value in
+                               (_listed(difference, difference.a), _listed(difference, difference.b)))  # fmt: skip
+        return f"the same elements in another order{f', sorted by their fresh {name}' if by_name else ''}"
     if difference.kind == "renaming":
         return str(difference.note)
     if difference.secret:
