@@ -179,15 +179,9 @@ class FileTree:
                 continue
             if kind != "dir":
                 os.unlink(whole)
-            elif path in wanted:
-                shutil.rmtree(whole)
             else:
-                try:
-                    os.rmdir(whole)
-                except OSError as error:
-                    # It holds something excluded; reading back will name the directory.
-                    if error.errno != errno.ENOTEMPTY:
-                        raise
+                # What is still in it is excluded; where the state has no such directory it cannot have been there.
+                shutil.rmtree(whole)
 
     def _put(self, path: bytes, row: Any, contents: Any) -> None:
         whole = os.path.join(self._root, path)
