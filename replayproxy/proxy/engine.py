@@ -60,7 +60,7 @@ class ProxyEngine:
         self._listening: dict[Listener, ServerInstance[Any]] = {}
         self._reception = Reception()
         self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self._reception)
-        self._addon.on_over = self._exchange_over
+        self._addon.open.on_over = self._exchange_over
         self._proxyserver = Proxyserver()  # type: ignore[no-untyped-call]
         self._master: Master | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,7 +84,7 @@ class ProxyEngine:
         self._master = master
         self._tasks.append(asyncio.create_task(master.run()))
         if self._timeout is not None:
-            self._tasks.append(asyncio.create_task(self._addon.watch_overdue(self._timeout)))
+            self._tasks.append(asyncio.create_task(self._addon.open.watch_overdue(self._timeout)))
         await asyncio.sleep(0)
 
     async def listen(

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Concatenate
 
-from replayproxy.core.canonical import body_of, decoded
+from replayproxy.core.canonical import decoded
 from replayproxy.core.links import LinkCounter
-from replayproxy.core.values import Body, Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
-from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, Ticket
-
-_EMPTY = body_of(b"")
+from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
+from replayproxy.proxy.capture import Capture
+from replayproxy.proxy.scribe import ESCAPING_LINKS, Scribe, Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,39 +40,6 @@ def guarded[**P](where: str) -> Callable[[Callable[Concatenate[Live, P], None]],
         return call  # type: ignore[return-value]  # mypy sees `self` as positional-or-keyword
 
     return wrap
-
-
-class Capture:
-    """One body on its way to the store. One that fails on the way is given up: it is then not captured (None)."""
-
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
-        self._sink: BodySink | None = None
-        self._body: Body | None = None
-        self._open = True
-        self.size = 0
-
-    def add(self, data: bytes, at: int | None = None) -> None:
-        if not data or not self._open:
-            return
-        self.size += len(data)
-        try:
-            if self._sink is None:
-                self._sink = self._scribe.sink()
-            self._sink.write(data, at)
-        except Exception:
-            self._open = False
-            raise
-
-    def give_up(self) -> None:
-        self._open, self._body = False, None
-
-    def close(self) -> Body | None:
-        """The body as far as it came. May be asked again."""
-        if self._open:
-            self._open = False
-            self._body = self._sink.close() if self._sink else _EMPTY
-        return self._body
 
 
 class Live:

@@ -6,10 +6,8 @@ changes nothing on the wire. Every hook has an outer guard.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -17,20 +15,17 @@ from typing import Any, Protocol
 from mitmproxy import http, tls
 from mitmproxy.connection import Client
 
-from replayproxy.core.canonical import field, media_type
-from replayproxy.core.effects import is_write
 from replayproxy.core.links import to_agent
 from replayproxy.core.values import Outcome, Request, Response, WebSocket
 from replayproxy.proxy import head as heads
 from replayproxy.proxy import layers, problems
-from replayproxy.proxy.connections import Connections, proxyserver
+from replayproxy.proxy.buffering import is_long, may_buffer
+from replayproxy.proxy.connections import Connections
 from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
 from replayproxy.proxy.scribe import Scribe, Ticket
-from replayproxy.proxy.stream import BUFFER_LIMIT, AnswerOverdue, attach, live_of
-
-_LINGER = 1.0
-"""How long after its agent's connection an exchange may still end by itself."""
+from replayproxy.proxy.stream import attach, live_of
+from replayproxy.proxy.under_way import UnderWay
 
 
 class Routes(Protocol):
@@ -67,9 +62,7 @@ class RecordAddon:
         self.scribe, self.clock, self._routes, self._keep_messages = scribe, clock, routes, keep_messages
         self.connections = Connections(scribe, clock)
         self.addons: list[object] = [self.connections]  # mitmproxy calls their hooks too
-        self.open: dict[Live, http.HTTPFlow] = {}
-        self._open_on: Counter[str] = Counter()
-        self.on_over: Callable[[str], None] | None = None
+        self.open = UnderWay(clock)
         layers.install()
 
     def fault(self, live: Live | None, where: str, error: BaseException) -> None:
@@ -110,7 +103,7 @@ class RecordAddon:
             return  # mitmproxy refuses the request by itself
         if self._answers_itself(flow, live, ticket, upstream, route):
             return
-        if _is_long(flow.request):
+        if is_long(data.headers.fields):
             flow.request.stream = live.request_tee
             await self._before_forward(live, live.head)
 
@@ -160,7 +153,6 @@ class RecordAddon:
             agent_host=agent_host,
         )
         live = Live(self.scribe, self.clock, ticket, head=head, at=at, agent_connection=flow.client_conn.id)
-        live.when_over = self._over
         if upstream:
             live.upstream = upstream.origin
         if upstream and route.origin:
@@ -170,8 +162,7 @@ class RecordAddon:
                 live.origins += tuple(f"{scheme}://{agent_host.decode('latin-1')}" for scheme in ("http", "https"))
             live.base = route.agent_base(agent_host, tls=flow.client_conn.tls)
         attach(flow, live)
-        self.open[live] = flow
-        self._open_on[live.agent_connection] += 1
+        self.open.add(live, flow)
         self.connections.arrived(flow.client_conn.id, ticket)
         return live
 
@@ -231,26 +222,14 @@ class RecordAddon:
         live.answer_head(
             Response(status=data.status_code, reason=data.reason, version=data.http_version, fields=fields, body=None)
         )
-        if not response.stream and not self._may_buffer(live, flow.request, response):
+        reads = live.ticket.reads if live.ticket else ()
+        request = live.request() if live.request_whole else live.head
+        if not response.stream and not may_buffer(request, reads, data.status_code, fields):
             live.streamed = True
             response.stream = live.answer_tee
         if live.base:
             seen = heads.without_alt_svc(fields)
             data.headers = http.Headers(to_agent(seen, origins=live.origins, base_url=live.base, prefix=live.prefix))
-
-    @staticmethod
-    def _may_buffer(live: Live, request: http.Request, response: http.Response) -> bool:
-        """Short answers, and those to writes, because only a buffered answer can be held."""
-        fields = response.data.headers.fields
-        if request.data.method.upper() == b"HEAD" or response.status_code in (101, 204, 304):
-            return True
-        if media_type(fields) == b"text/event-stream":
-            return False
-        length = field(fields, b"content-length")
-        if length is not None:
-            return int(length) <= BUFFER_LIMIT
-        reads = live.ticket.reads if live.ticket else ()
-        return is_write(live.request() if live.request_whole else live.head, reads)
 
     @_hook
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -312,47 +291,4 @@ class RecordAddon:
         data.establish_server_tls_first = data.context.server.tls
 
     def client_disconnected(self, client: Client) -> None:
-        asyncio.get_running_loop().call_later(_LINGER, self._sweep, client.id)
-
-    def _sweep(self, connection: str) -> None:
-        """An exchange whose agent is gone and that nobody ended: the recorder lost track of it, and says so."""
-        if connection not in self._open_on:
-            return
-        for live in [live for live in self.open if live.agent_connection == connection]:
-            if live.busy:
-                asyncio.get_running_loop().call_later(_LINGER, self._sweep, connection)
-            else:
-                live.fault("exchange", RuntimeError("its connection ended, and it did not"))
-                live.end(Outcome.CLIENT_GONE, error="the connection ended", closed_by_agent=None)
-
-    def _over(self, live: Live) -> None:
-        if self.open.pop(live, None) is not None:
-            self._open_on[live.agent_connection] -= 1
-            if not self._open_on[live.agent_connection]:
-                del self._open_on[live.agent_connection]
-        if self.on_over:
-            self.on_over(live.agent_connection)
-
-    async def watch_overdue(self, limit: float) -> None:
-        """Gives up on answers that have not begun `limit` seconds after the request went out. Runs until cancelled:
-        one timer for all, because a timer per request would outlive most of them."""
-        while True:
-            await asyncio.sleep(min(limit / 4, 1.0))
-            now = self.clock.now()
-            for live, flow in list(self.open.items()):
-                waits = live.first is None and live.request_whole and not live.overdue
-                if waits and live.fwd is not None and now - live.fwd > limit * 1e9:
-                    live.overdue = True
-                    try:
-                        proxyserver().inject_event(AnswerOverdue(flow, limit))
-                    except ValueError:  # the connection is gone, and its end is on the way
-                        pass
-
-
-def _is_long(request: http.Request) -> bool:
-    """Whether a request's body is passed on as it comes."""
-    fields = request.data.headers.fields
-    if field(fields, b"transfer-encoding") is not None:
-        return True
-    length = field(fields, b"content-length") or b"0"
-    return length.isdigit() and int(length) > BUFFER_LIMIT
+        self.open.connection_ended(client.id)

@@ -10,11 +10,9 @@ from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _base, _events
 
 from replayproxy.core.values import Outcome
+from replayproxy.proxy.buffering import BUFFER_LIMIT
 from replayproxy.proxy.layers import EnvironmentFault, RequestRefused, ResponseInformational
 from replayproxy.proxy.live import Live
-
-BUFFER_LIMIT = 64 * 1024
-"""A body up to this many bytes may be passed on as one block; a longer one is passed on as it comes."""
 
 _ATTRIBUTE = "_replayproxy_live"
 

@@ -6,7 +6,7 @@ from itertools import count
 
 from replayproxy.core.identity import Attribution
 from replayproxy.core.values import Episode, Outcome, Request, Response
-from replayproxy.proxy.live import Capture, Clock, Live
+from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.scribe import Ticket
 from tests.proxy.wire import BrokenSink, FakeScribe, Sink
 
@@ -108,16 +108,6 @@ async def test_a_body_whose_sink_breaks_is_not_captured_and_is_told_once() -> No
     assert exchange.response is not None
     assert exchange.response.body is None
     assert [where for _, where, _ in scribe.faults] == ["answer's body"]
-
-
-def test_no_body_needs_no_sink_and_is_empty_not_missing() -> None:
-    scribe = Collector()
-    capture = Capture(scribe)
-    capture.add(b"")
-    body = capture.close()
-    assert body is not None
-    assert (body.size, body.inline, scribe.made) == (0, b"", [])
-    assert capture.close() is body
 
 
 async def test_a_body_that_went_past_the_recorder_is_missing_and_says_why() -> None:

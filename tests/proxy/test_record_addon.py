@@ -60,7 +60,7 @@ async def test_a_scribe_that_raises_changes_nothing_on_the_wire_and_is_reported(
         (Live, "request_complete"),
         (Live, "answer_head"),
         (record_addon, "to_agent"),
-        (record_addon, "is_write"),
+        (record_addon, "may_buffer"),
         (Live, "answer_trailers"),
         (Live, "exchange"),
         (record_addon, "Request"),
@@ -94,27 +94,6 @@ async def test_an_exception_in_a_websocket_hook_lets_the_conversation_go_on(
     await environment.send(frame(8, b""))
     assert await read_frame(agent) == (8, b"")
     await w.scribe.until(lambda: w.scribe.faults)
-
-
-async def test_an_exchange_that_nobody_ended_is_a_fault_and_is_handed_over(
-    w: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_addon, "_LINGER", 0.05)
-    original = Live.end
-    lost = True
-
-    def end(self: Live, outcome: Outcome, **facts: Any) -> None:
-        if not lost:
-            original(self, outcome, **facts)
-
-    monkeypatch.setattr(Live, "end", end)
-    _, _, agent = await w.between(says(OK))
-    await agent.ask(POST)
-    lost = False
-    agent.close()
-    exchange = await w.scribe.exchange()
-    assert exchange.response is not None
-    assert [where for _, where, _ in w.scribe.faults] == ["exchange"]
 
 
 async def test_every_carrier_reaches_the_scribe(w: Wire) -> None:

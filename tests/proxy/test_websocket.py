@@ -123,6 +123,6 @@ async def test_memory_stays_flat_over_a_long_conversation(w: Wire) -> None:
     for _ in range(200):
         await environment.send(frame(1, b"x"))
         await read_frame(agent)
-    flow = next(iter(w.engine._addon.open.values()))
+    flow = w.engine._addon.open.flow_of(next(iter(w.engine._addon.open)))
     assert flow.websocket is not None
     assert flow.websocket.messages == []
