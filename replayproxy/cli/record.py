@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import secrets
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from replayproxy.session.record_options import ALPHABET, RecordOptions, parse, w
 
 if TYPE_CHECKING:
     from replayproxy.session.record import Recorded
+
+CLEAR = "\r\x1b[K"
 
 
 @click.command(
@@ -98,14 +101,20 @@ def _run(options: RecordOptions, command: tuple[str, ...], as_json: bool) -> Rec
     # mitmproxy takes over a second to import, which a refused call need not pay for.
     from replayproxy.session.record import Interrupted, record
 
+    # COMMAND's own output would be torn by a line that is kept up to date.
+    progress = _progress if not command and sys.stderr.isatty() else None
     try:
-        return asyncio.run(record(options, command, say=_say, stdout_to_stderr=as_json))
+        return asyncio.run(record(options, command, say=_say, progress=progress, stdout_to_stderr=as_json))
     except Interrupted:
         return None
 
 
 def _say(line: str) -> None:
-    click.echo(safe(line), err=True)
+    click.echo(f"{CLEAR if sys.stderr.isatty() else ''}{safe(line)}", err=True)
+
+
+def _progress(line: str) -> None:
+    click.echo(f"{CLEAR}{line}", err=True, nl=False)
 
 
 def _nothing(flags: Mapping[str, Any]) -> dict[str, Any]:

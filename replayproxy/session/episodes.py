@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.core.values import Episode, EpisodeState, Event, SnapshotStatus
-from replayproxy.errors import Problem, WrongUsage
+from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import Ticket
 from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
 from replayproxy.session.addresses import Addresses
+from replayproxy.session.admission import Admission
 from replayproxy.session.lives import Live
 from replayproxy.session.recording import Recording
-from replayproxy.session.wiring import DYNAMIC, address_of, upstream_allowed, upstream_url
-from replayproxy.state.loader import Loaded, load, parse_named
 
 STREAMS_SETTLE = 2.0
 """Seconds after which a stream or WebSocket that is still open is cut from its episode."""
@@ -56,18 +53,19 @@ class Episodes:
         self.store_trouble: str | None = None
         self.sealed: OrderedDict[str, Episode] = OrderedDict()
         self._counts: dict[str, int] = {}
-        self._allowed = tuple(allowed)
+        self._admission = Admission(recording.run.name, recording.book, recording.envs, allowed)
 
     # -- opening -------------------------------------------------------------------------------------------------
 
     async def open(self, wanted: OpenRequest, reached_by: str) -> dict[str, Any]:
         if self.stopping:
             raise Refused(503, "stopping", "the recorder is being stopped")
-        name = self._name(wanted)
-        envs = {env: self._upstream(env, url) for env, url in wanted.envs.items()}
+        admit = self._admission
+        name = admit.name(wanted)
+        envs = {env: admit.upstream(env, url) for env, url in wanted.envs.items()}
         for env in wanted.instance:
-            self._known(env, "instance")
-        snapshots = {one: self._spec(one, spec) for one, spec in wanted.snapshots.items()}
+            admit.known(env, "instance")
+        snapshots = {one: admit.spec(one, spec) for one, spec in wanted.snapshots.items()}
         recording = self.recording
         live = recording.open(
             Episode(
@@ -87,64 +85,6 @@ class Episodes:
         """The start snapshot, where one is configured."""
         if "start" in self.recording.camera.plan.when:
             await self.recording.camera.take(live, "start")
-
-    def _name(self, wanted: OpenRequest) -> str:
-        book = self.recording.book
-        if wanted.episode is None:
-            return book.mint(wanted.task, wanted.attempt)
-        if why := why_not_a_name(wanted.episode):
-            raise Refused(422, "refused name", why, **{"try": self._free(suggestion(wanted.episode))})
-        if book.is_taken(wanted.episode):
-            raise Refused(
-                409, "name taken", f"episode {wanted.episode!r} is already in run {self.recording.run.name}",
-                **{"try": book.free_name(wanted.episode)},
-            )  # fmt: skip
-        return wanted.episode
-
-    def _free(self, name: str) -> str:
-        return self.recording.book.free_name(name) if self.recording.book.is_taken(name) else name
-
-    def _known(self, env: str, member: str) -> None:
-        if env not in self.recording.envs:
-            known = ", ".join(self.recording.envs)
-            raise Refused(422, "unknown environment", f"{member}: no environment {env!r}, there is {known}")
-
-    def _upstream(self, env: str, url: str) -> str:
-        self._known(env, "envs")
-        if self.recording.envs[env].upstream != DYNAMIC:
-            raise Refused(
-                422, "not dynamic", f"envs: {env} has an upstream already; record it with --env {env}=dynamic"
-            )
-        try:
-            checked = upstream_url(url, f"envs.{env}")
-        except WrongUsage as wrong:
-            raise Refused(422, "no upstream", str(wrong)) from None
-        self._allow(address_of(checked)[0], f"envs.{env}")
-        return checked
-
-    def _allow(self, host: str, member: str) -> None:
-        if not upstream_allowed(host, self._allowed):
-            raise Refused(403, "not allowed", f"{member}: {host} is not loopback", hint=f"--allow-upstream {host}")
-
-    def _spec(self, name: str, spec: str) -> Loaded:
-        if not spec.startswith("http:"):
-            raise Refused(
-                422, "spec refused", f"snapshots.{name}: the API takes http: only; others on the command line"
-            )
-        if "env:" in spec:
-            raise Refused(422, "spec refused", f"snapshots.{name}: env: is for the command line; send the value itself")
-        try:
-            name, spec = parse_named(f"{name}={spec}")
-            loaded = load(name, spec)
-        except WrongUsage as wrong:
-            raise Refused(422, "spec refused", str(wrong)) from None
-        target = re.split(",(?:header|restore)=", spec.removeprefix("http:"), maxsplit=1)[0]
-        try:
-            host = address_of(target)[0]
-        except ValueError as wrong:
-            raise Refused(422, "spec refused", f"snapshots.{name}: {wrong}") from None
-        self._allow(host, f"snapshots.{name}")
-        return loaded
 
     async def _listen(self, live: Live) -> None:
         """Listeners of the episode's own. Without them there is no way into it, so it is given up when one fails."""

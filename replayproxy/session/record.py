@@ -26,6 +26,9 @@ SEAL_SECONDS = 7.0
 CHILD_SECONDS = 2.5
 REACH_SECONDS = 5.0
 
+type Told = tuple[Say, Say | None]
+"""Where lines go, and where progress goes if anywhere."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
@@ -74,13 +77,21 @@ class Signals:
 
 
 async def record(
-    options: RecordOptions, command: Sequence[str] = (), *, say: Say, stdout_to_stderr: bool = False
+    options: RecordOptions,
+    command: Sequence[str] = (),
+    *,
+    say: Say,
+    progress: Say | None = None,
+    stdout_to_stderr: bool = False,
 ) -> Recorded:
-    """Records until COMMAND ends, or without one until a signal. Raises Problem when it cannot begin."""
+    """Records until COMMAND ends, or without one until a signal. Raises Problem when it cannot begin.
+
+    `progress` is told how things stand, often, in place of the log lines that `say` gets.
+    """
     signals = Signals()
     with signals.installed():
         try:
-            return await _record(options, command, say, stdout_to_stderr, signals)
+            return await _record(options, command, (say, progress), stdout_to_stderr, signals)
         except asyncio.CancelledError:
             if signals.twice:
                 raise Interrupted from None
@@ -88,7 +99,7 @@ async def record(
 
 
 async def _record(
-    options: RecordOptions, command: Sequence[str], say: Say, stdout_to_stderr: bool, signals: Signals
+    options: RecordOptions, command: Sequence[str], told: Told, stdout_to_stderr: bool, signals: Signals
 ) -> Recorded:
     began = time.monotonic()
     if options.ready_file is not None:
@@ -96,7 +107,7 @@ async def _record(
         options.ready_file.unlink(missing_ok=True)
     await reachable(options.envs)
     with _opened(options) as (store, writer):
-        async with _recorder(options, store, writer, say) as recorder:
+        async with _recorder(options, store, writer, told) as recorder:
             outcome = await _run_command(recorder, command, signals, stdout_to_stderr)
             await recorder.stop(signals.deadline)
             if isinstance(outcome, NotStarted):
@@ -139,8 +150,8 @@ def _opened(options: RecordOptions) -> Iterator[tuple[Store, Writer]]:
 
 
 @asynccontextmanager
-async def _recorder(options: RecordOptions, store: Store, writer: Writer, say: Say) -> AsyncIterator[Recorder]:
-    recorder = Recorder(options, store, writer, say)
+async def _recorder(options: RecordOptions, store: Store, writer: Writer, told: Told) -> AsyncIterator[Recorder]:
+    recorder = Recorder(options, store, writer, *told)
     try:
         await recorder.start()
         yield recorder

@@ -30,14 +30,18 @@ from replayproxy.storage import Store, Writer
 GRACE = 2.0
 """Seconds that exchanges in flight have to end when the recorder stops."""
 
+PROGRESS_SECONDS = 0.5
+
 type Say = Callable[[str], None]
 
 
 class Recorder:
     """The running parts of one recording."""
 
-    def __init__(self, options: RecordOptions, store: Store, writer: Writer, say: Say) -> None:
-        self.options, self.say = options, say
+    def __init__(
+        self, options: RecordOptions, store: Store, writer: Writer, say: Say, progress: Say | None = None
+    ) -> None:
+        self.options, self.say, self._progress = options, say, progress
         self._store, self._writer = store, writer
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ControlServer | None = None
@@ -190,14 +194,21 @@ class Recorder:
             told = failed is not None
 
     async def _log(self) -> None:
-        while self.options.log_every > 0:
-            await asyncio.sleep(self.options.log_every)
-            counts, lives = self.recording.tally, len(self.recording.lives)
-            self.say(
-                f"{time.strftime('%H:%M:%S')}  episodes {lives} open, {counts.sealed} sealed, "
-                f"{len(counts.incomplete)} incomplete  exchanges {counts.exchanges:,}  "
-                f"unattributed {counts.unattributed:,}"
-            )
+        """On a terminal a line that is kept up to date; elsewhere one now and then."""
+        every = PROGRESS_SECONDS if self._progress else self.options.log_every
+        while every > 0:
+            await asyncio.sleep(every)
+            if self._progress:
+                self._progress(self._standing())
+            else:
+                self.say(f"{time.strftime('%H:%M:%S')}  {self._standing()}")
+
+    def _standing(self) -> str:
+        counts, lives = self.recording.tally, len(self.recording.lives)
+        return (
+            f"episodes {lives} open, {counts.sealed} sealed, {len(counts.incomplete)} incomplete   "
+            f"exchanges {counts.exchanges:,}   unattributed {counts.unattributed:,}"
+        )
 
     # -- end -----------------------------------------------------------------------------------------------------
 

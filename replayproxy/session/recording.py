@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from replayproxy.core.canonical import Kind, body_of, view
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Request, Run, Snapshot
@@ -21,10 +20,16 @@ from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.lives import Live, only_listens
+from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
 from replayproxy.state.capture import Capture
 from replayproxy.storage import Writer
+
+LOSING = frozenset(
+    {"arrive", "requestheaders", "request", "responseheaders", "response", "error", "websocket_end", "mitmproxy"}
+)
+"""Where a fault that names no exchange may have cost one, of whichever episode."""
 
 FAULTS_KEPT = 20
 ENDED_KEPT = 1_000
@@ -56,7 +61,7 @@ class Recording:
         )
         self.lives: dict[str, Live] = {}
         self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
-        self._resets = tuple(resets)
+        self._resets = Resets(resets)
         self._bucket: Episode | None = None
         self._last_order = 0
         self._open_keys: set[int] = set()
@@ -126,8 +131,7 @@ class Recording:
         """A request's head is here: who it belongs to, where it goes, and its place in the order."""
         del listener
         order = self._order(at)
-        reset = self._reset(env, method, target)
-        if reset is not None and not reset.body:
+        if self._resets.by_head(env, method, target):
             attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
             return self._ticket(order, attribution, env, is_reset=True)
         attribution = self.book.attribute(claims, at=at, wall=self.wall())
@@ -176,12 +180,6 @@ class Recording:
             note=note,
         )
 
-    def _reset(self, env: str, method: bytes, target: bytes) -> Reset | None:
-        for reset in self._resets:
-            if reset.env == env and reset.method.encode() == method and reset.target == target:
-                return reset
-        return None
-
     def sink(self) -> BodySink:
         return self.writer.body_sink()
 
@@ -209,28 +207,15 @@ class Recording:
         return (
             self.camera.wants(live, exchange.env)
             and is_write(exchange.request, ticket.reads)
-            and not self._equals_reset(exchange)
+            and not self._resets.equal(exchange)
         )
-
-    def _equals_reset(self, exchange: Exchange) -> bool:
-        reset = self._reset(exchange.env, exchange.request.method, exchange.request.target)
-        if reset is None:
-            return False
-        body = exchange.request.body
-        if not reset.body or body is None:
-            return not reset.body
-        wanted = body_of(reset.body.encode())
-        if body.digest == wanted.digest:
-            return True
-        sent, wired = view(exchange.request.fields, body), view(exchange.request.fields, wanted)
-        return sent.kind is Kind.JSON and sent.key == wired.key
 
     def finished(self, ticket: Ticket, exchange: Exchange) -> None:
         """Stores the exchange where it belongs."""
         live = self.live_of(ticket)
         if live is not None:
             self._landed(live, ticket, exchange)
-        if live is None or self._equals_reset(exchange):
+        if live is None or self._resets.equal(exchange):
             self._put_aside(ticket, exchange)
             return
         if not self.writer.room():
@@ -248,7 +233,7 @@ class Recording:
             self.camera.after_write(live, exchange)
 
     def _put_aside(self, ticket: Ticket, exchange: Exchange) -> None:
-        if ticket.is_reset or self._equals_reset(exchange):
+        if ticket.is_reset or self._resets.equal(exchange):
             exchange = replace(exchange, is_reset=True, carrier="reset")
         elif ticket.attribution.episode is not None:
             exchange = replace(exchange, carrier=SEALED)  # it outlived its episode
@@ -293,8 +278,12 @@ class Recording:
                 if where == "finished":
                     live.give_up(ticket.order)
                 self.mark_fault(live, text)
-            else:
-                self.run_fault(text)
+                return
+            self.run_fault(text)
+            if ticket is None and where in LOSING:
+                # It is not known whose exchange is missing, so none of the open episodes can claim to be whole.
+                for each in tuple(self.lives.values()):
+                    self.mark_fault(each, text)
         except Exception:
             # The store cannot take the mark either. The episode stays unsealed, and so incomplete, and the exit code
             # comes from the tally.

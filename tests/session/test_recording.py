@@ -253,6 +253,18 @@ async def test_a_fault_of_nobody_is_the_run_s(kit: Make) -> None:
     assert one.recording.tally.faults == ["arrive: RuntimeError"]
 
 
+async def test_a_fault_that_may_have_cost_anybody_an_exchange_makes_every_open_episode_incomplete(kit: Make) -> None:
+    one = kit()
+    for name in ("e", "other"):
+        await one.open(name)
+    one.recording.fault(None, "arrive", ValueError("broken"))
+    assert [live.episode.faults for live in one.recording.lives.values()] == [("arrive: broken",)] * 2
+    await one.open("later")
+    one.recording.fault(None, "back pressure", ValueError("broken"))
+    assert one.recording.lives["later"].episode.faults == ()
+    assert one.recording.tally.faults == ["arrive: broken", "back pressure: broken"]
+
+
 async def test_a_full_queue_drops_nothing_silently(kit: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = kit(tables={"app": Table()})
     await one.open()
