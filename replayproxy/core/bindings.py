@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from replayproxy.core.canonical import body_of
 from replayproxy.core.effects import is_write
 from replayproxy.core.produced import Pair, Source, pairs
 from replayproxy.core.rewrite import AUTHORITY, Scope, rewrite
-from replayproxy.core.schedule import ended_at, given_by, sent_at
+from replayproxy.core.schedule import ended_at, given_by, seen_at, sent_at
 from replayproxy.core.values import Exchange, Request, Response
 
 KINDS = {"value": "fresh id", "id": "fresh id", "etag": "ETag", "last-modified": "Last-Modified",
@@ -161,10 +162,13 @@ def flows(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> d
     """Which earlier answers a request took a name from: consumer to producers, by number. What is sent again must
     wait for these answers also where producer and consumer are in different lanes. Of an answer that was still coming
     only what had come counts. `own`: the environments' recorded authorities."""
+    ordered = sorted(exchanges, key=sent_at)
+    if all(a.lane == b.lane and seen_at(a) < b.times.head for a, b in pairwise(ordered)):
+        return {}  # each waits for the one before anyway
     first: dict[tuple[Scope, str], Exchange] = {}
     found: dict[int, set[int]] = {}
     coming: list[Exchange] = []
-    for exchange in sorted(exchanges, key=sent_at):
+    for exchange in ordered:
         begun = sent_at(exchange)
         for source in coming:
             if ended_at(source) < begun:

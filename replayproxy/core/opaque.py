@@ -54,14 +54,20 @@ def collection_of(path: tuple[str | int, ...], default: str) -> str | None:
 
     `default` is whose resources the request is about; it stands where the document does not say (`/data/0/id`).
     """
-    names = [name for name in path if isinstance(name, str)]
+    owner = _collection(tuple(name for name in path if isinstance(name, str)))
+    return default if owner == "" else owner
+
+
+@lru_cache(maxsize=65536)
+def _collection(names: tuple[str, ...]) -> str | None:
+    """As above; "" for an id of what the request is about."""
     if not names:
         return None
     last = names[-1]
     if last.lower() in ("id", "_id", "ids"):
-        return next((singular(name) for name in reversed(names[:-1]) if singular(name) not in _GENERIC), default)
+        return next((singular(name) for name in reversed(names[:-1]) if singular(name) not in _GENERIC), "")
     match = _ID_NAME.match(last)
-    return singular(match["snake"] or match["camel"] or default) if match else None
+    return singular(match["snake"] or match["camel"]) if match else None
 
 
 def noun(tool: str) -> str:

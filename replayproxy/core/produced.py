@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import Kind, View, all_fields, decoded, media_type, view
+from replayproxy.core.canonical import VIEW_LIMIT, all_fields, decoded, is_json_type, media_type
 from replayproxy.core.opaque import collection_of, is_opaque
 from replayproxy.core.rewrite import VALUE, Scope, bare_tag, header, segment_scopes, subject, validator_scopes
 from replayproxy.core.values import Request, Response
@@ -164,20 +164,24 @@ def _other_fields(env: str, recorded: Source, live: Source) -> Iterator[Pair]:
 
 def _bodies(env: str, recorded: Source, live: Source) -> Iterator[Pair]:
     a, b = recorded.response, live.response
-    about = subject(recorded.request)
-    left, right = view(a.fields, a.body), view(b.fields, b.body)
     kind = media_type(a.fields)
-    if left.kind is Kind.JSON and right.kind is Kind.JSON:
-        yield from _json("body", env, about, (), left.value, right.value)
+    left, right = _plain(a), _plain(b)
+    if not left or not right or max(len(left), len(right)) > VIEW_LIMIT:
+        return
+    about = subject(recorded.request)
+    if is_json_type(kind):
+        try:
+            yield from _json("body", env, about, (), jsonvalue.parse(left), jsonvalue.parse(right))
+        except jsonvalue.NotJson:
+            pass  # whatever its type says: nothing is learned from it
     elif kind == b"text/event-stream":
-        yield from _events(env, about, _plain(a, left), _plain(b, right))
-    elif left.kind is Kind.TEXT and right.kind is Kind.TEXT:
-        yield from _prose(left.value.decode("latin-1"), right.value.decode("latin-1"))
+        yield from _events(env, about, left.decode("utf-8", "replace"), right.decode("utf-8", "replace"))
+    elif kind.startswith(b"text/") or kind.endswith((b"/xml", b"+xml")):
+        yield from _prose(left.decode("latin-1"), right.decode("latin-1"))
 
 
-def _plain(response: Response, seen: View) -> str:
-    raw = decoded(response.fields, response.body.inline) if response.body and response.body.inline else None
-    return (raw if raw is not None else b"").decode("utf-8", "replace")
+def _plain(response: Response) -> bytes:
+    return decoded(response.fields, response.body.inline or b"") or b"" if response.body else b""
 
 
 def _json(place: str, env: str, about: str, path: tuple[str | int, ...], left: Any, right: Any) -> Iterator[Pair]:
@@ -194,13 +198,13 @@ def _json(place: str, env: str, about: str, path: tuple[str | int, ...], left: A
 
 
 def _leaf(place: str, env: str, about: str, path: tuple[str | int, ...], left: Any, right: Any) -> Iterator[Pair]:
-    where = place + jsonvalue.pointer(*path)
     owner = collection_of(path, about)
     if owner is not None and _is_name(left) and _is_name(right):
-        yield from _named(where, (("id", env, owner),), str(left), str(right))
-    elif isinstance(left, str) and isinstance(right, str):
+        yield from _named(place + jsonvalue.pointer(*path), (("id", env, owner),), str(left), str(right))
+    elif isinstance(left, str) and isinstance(right, str) and len(left) >= 8 and len(right) >= 8:
+        where = place + jsonvalue.pointer(*path)
         yield from _text(where, env, left, right)
-        if left[:1] in ("{", "[") and right[:1] == left[:1]:
+        if left[0] in "{[" and right[0] == left[0]:
             try:
                 yield from _json(f"{where}#", env, about, (), jsonvalue.parse(left), jsonvalue.parse(right))
             except jsonvalue.NotJson:

@@ -5,10 +5,11 @@ The order is that of the recording and no more: exchanges that overlapped in a l
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from replayproxy.core.effects import is_write, may_conflict, segments
+from replayproxy.core.effects import is_write, segments
 from replayproxy.core.values import Event, Exchange, Outcome
 
 NEVER = 1 << 62
@@ -136,14 +137,18 @@ def plan(
     for lane in by_lane.values():
         for exchange, before in zip(lane, _lane_order(lane), strict=True):
             after[exchange.seq] |= before
+    lines = [_Line() for _ in by_lane]
+    for line, lane in zip(lines, by_lane.values(), strict=True):
+        for exchange in lane:
+            line.add(exchange)
     if len(by_lane) > 1:
-        writes = {e.seq: is_write(e.request, declared.get(e.env, ())) for e in ordered}
+        paths = _Paths(ordered, declared)
         for exchange in ordered:
-            after[exchange.seq] |= _conflicts(exchange, by_lane, lambda e: writes[e.seq])
+            after[exchange.seq] |= paths.before(exchange)
     ends = {e.seq: seen_at(e) for e in ordered}
     start = ordered[0].times.head if ordered else 0
     steps = tuple(
-        replace(_step(e, frozenset(after[e.seq]), ordered, ends, start), draws=_draws(e, drawn[e.seq])) for e in ordered
+        replace(_step(e, frozenset(after[e.seq]), lines, ends, start), draws=_draws(e, drawn[e.seq])) for e in ordered
     )
     return Plan(steps=steps, skipped=tuple(step for step in steps if step.skip))
 
@@ -162,13 +167,15 @@ def given_by(exchange: Exchange, at: int) -> int:
     return sum(chunk.size for chunk in body.chunks if chunk.at <= at) if body else 0
 
 
-def _step(e: Exchange, after: frozenset[int], ordered: Sequence[Exchange], ends: Mapping[int, int], start: int) -> Step:
+def _step(
+    e: Exchange, after: frozenset[int], lines: Sequence[_Line], ends: Mapping[int, int], start: int
+) -> Step:
     reason = why_not_sent(e)
     waited = max((ends[seq] for seq in after if ends[seq] <= e.times.head), default=start)
     return Step(
         seq=e.seq,
         after=after,
-        close_after=_before_close(e, ordered) if was_left(e) and not reason else None,
+        close_after=_before_close(e, lines) if was_left(e) and not reason else None,
         gap=max(0, e.times.head - waited),
         skip=reason[0] if reason else "",
         undecided=bool(reason and reason[1]),
@@ -191,31 +198,71 @@ def _lane_order(lane: Sequence[Exchange]) -> list[set[int]]:
     return out
 
 
-def _conflicts(
-    exchange: Exchange, by_lane: Mapping[str, Sequence[Exchange]], writes: Callable[[Exchange], bool]
-) -> set[int]:
-    """The latest exchanges of other lanes that could have changed what this one meets, or the other way round."""
-    found: set[int] = set()
-    first = segments(exchange.request.target)[:1]
-    begun = sent_at(exchange)
-    for lane, others in by_lane.items():
-        if lane == exchange.lane:
-            continue
+class _Line:
+    """Exchanges of one lane by their beginning: all of them, or those that concern one path."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+        self.heads: list[int] = []
+        self.latest: list[int] = []  # the latest end among those up to here that ended at all
+
+    def add(self, exchange: Exchange) -> None:
+        seen = seen_at(exchange)
+        self.exchanges.append(exchange)
+        self.heads.append(exchange.times.head)
+        self.latest.append(max(self.latest[-1] if self.latest else 0, seen if seen < NEVER else 0))
+
+    def last(self, end: Callable[[Exchange], int], before: int) -> set[int]:
+        """Those that had ended before an instant, but for those that had ended before another of them began: the
+        lane's own order implies these."""
+        found: set[int] = set()
         horizon = 0
-        for other in reversed(others):
-            if ended_at(other) >= begun:
-                continue
-            if seen_at(other) < horizon:
-                break  # it had ended before one that is already waited for began; so had all before it
-            if first and segments(other.request.target)[:1] not in ((), first):
-                continue
-            if may_conflict(other, exchange, writes(other), writes(exchange)):
+        for at in range(bisect_left(self.heads, before) - 1, -1, -1):
+            other = self.exchanges[at]
+            if self.latest[at] < horizon:
+                break
+            if seen_at(other) >= horizon and end(other) < before:
                 found.add(other.seq)
                 horizon = max(horizon, other.times.head)
-    return found
+        return found
 
 
-def _before_close(exchange: Exchange, ordered: Sequence[Exchange]) -> frozenset[int]:
+class _Paths:
+    """Which exchanges of other lanes may conflict with one: same environment, one a write, one path a segment prefix
+    of the other (`core.effects.may_conflict`), looked up by path instead of compared one by one."""
+
+    def __init__(self, ordered: Sequence[Exchange], reads: Mapping[str, Sequence[str]]) -> None:
+        self._lanes = tuple(dict.fromkeys(e.lane for e in ordered))
+        self._writes = {e.seq: is_write(e.request, reads.get(e.env, ())) for e in ordered}
+        self._lines: dict[tuple[object, ...], _Line] = {}
+        for exchange in ordered:
+            path = segments(exchange.request.target)
+            kinds = ("any", "write") if self._writes[exchange.seq] else ("any",)
+            for kind in kinds:
+                self._add((kind, exchange.env, exchange.lane, "at", path), exchange)
+                for size in range(len(path) + 1):
+                    self._add((kind, exchange.env, exchange.lane, "under", path[:size]), exchange)
+
+    def _add(self, key: tuple[object, ...], exchange: Exchange) -> None:
+        self._lines.setdefault(key, _Line()).add(exchange)
+
+    def before(self, exchange: Exchange) -> set[int]:
+        """The latest exchanges of other lanes that could have changed what this one meets, or the other way round."""
+        path = segments(exchange.request.target)
+        kind = "any" if self._writes[exchange.seq] else "write"
+        places = [("under", path), *(("at", path[:size]) for size in range(len(path)))]
+        found: set[int] = set()
+        for lane in self._lanes:
+            if lane == exchange.lane:
+                continue
+            for place in places:
+                line = self._lines.get((kind, exchange.env, lane, *place))
+                if line is not None:
+                    found |= line.last(ended_at, sent_at(exchange))
+        return found
+
+
+def _before_close(exchange: Exchange, lines: Sequence[_Line]) -> frozenset[int]:
     """What had ended before the agent closed this answer; all that ended at all when it was open to the last."""
     closed = ended_at(exchange)
-    return frozenset(e.seq for e in ordered if e.seq != exchange.seq and seen_at(e) < closed)
+    return frozenset().union(*(line.last(seen_at, closed) for line in lines)) - {exchange.seq}

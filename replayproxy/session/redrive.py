@@ -186,7 +186,7 @@ class _Session:
         if not self._targets.loaded:
             self._say(f"{self._trace.address}: without a snapshot the state found cannot be kept")
             return
-        if not any(self._keeper.is_new(one.name, one.spec) for one in self._targets.loaded):
+        if not any(map(self._keeper.is_new, self._targets.loaded)):
             return
         with _kept(self._keeper):
             found = await self._states.found()

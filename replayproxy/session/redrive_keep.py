@@ -12,6 +12,7 @@ from replayproxy.core.names import NAME_BYTES, why_not_a_name
 from replayproxy.core.values import EnvWiring, Episode, Exchange, Run, Snapshot, Trace
 from replayproxy.errors import WrongUsage
 from replayproxy.session.redrive_targets import Targets
+from replayproxy.state.loader import Loaded
 from replayproxy.storage import BodySink, Store, Writer
 
 BEFORE = "before-restore"
@@ -51,7 +52,7 @@ class Keeper:
         self._save = save
         self._writer: Writer | None = None
         self._run: Run | None = None
-        self._kept: set[tuple[str, str]] = set()
+        self._kept: set[object] = set()
         self._keeping = False
 
     def check(self) -> None:
@@ -75,9 +76,9 @@ class Keeper:
 
     # -- the state found ---------------------------------------------------------------------------------------------
 
-    def is_new(self, name: str, spec: str) -> bool:
+    def is_new(self, loaded: Loaded) -> bool:
         """Whether the state of a snapshot has not been kept yet: a later restore overwrites only what we wrote."""
-        return (name, spec) not in self._kept
+        return _place(loaded) not in self._kept
 
     def keeping(self, on: bool) -> None:
         self._keeping = on
@@ -100,7 +101,7 @@ class Keeper:
         )  # fmt: skip
         saved = Saved(writer, run, episode)
         await saved.finish((), snapshots)
-        self._kept |= {(one.name, one.spec) for one in targets.loaded}
+        self._kept |= {_place(one) for one in targets.loaded}
         return saved.address
 
     # -- the answers -------------------------------------------------------------------------------------------------
@@ -137,6 +138,11 @@ class Keeper:
         if self._run is not None:
             writer.update_run(replace(self._run, closed_wall=time.time_ns()))
         await asyncio.to_thread(writer.close)
+
+
+def _place(loaded: Loaded) -> object:
+    """What tells one state from another: a spec with words in braces has one for each of their values."""
+    return loaded.name, loaded.spec, tuple(sorted((word, loaded.context.get(word)) for word in loaded.needs))
 
 
 def _fitted(name: str, suffix: str) -> str:

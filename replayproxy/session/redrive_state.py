@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from replayproxy.state.provider import CannotRestore
 from replayproxy.state.restore import read_root, restore
 
 RESET_LIMIT = 60.0
+SHOWN_ROWS = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,8 +57,9 @@ class States:
         self._load_recorded, self._save_too = load, save
         self._nodes: dict[bytes, bytes] = {}
         self._capture = Capture(
-            targets.loaded, save=self.save, now=time.monotonic_ns, wall=time.time_ns, envs=tuple(targets.envs)
-        )
+            targets.loaded, save=self.save, now=time.monotonic_ns, wall=time.time_ns,
+            envs={*trace.run.envs, *targets.envs},
+        )  # fmt: skip
         self._loaded = {one.name: one for one in targets.loaded}
         self._starts = {s.name: s for s in trace.snapshots if s.when == "start" and _usable(s)}
         self._numbers = 0
@@ -174,11 +177,11 @@ class States:
 
     def _unfaithful(self, name: str, wanted: bytes, found: bytes, what: str) -> RestoreUnfaithful:
         changes = prolly.diff(wanted, found, self._load_recorded, self.load)
-        first = next(changes)
+        rows = "; ".join(row_text(change) for change in islice(changes, SHOWN_ROWS))
         more = sum(1 for _ in changes)
         lead = f"after {what}" if what != "no restore" else "nothing restores it, and"
         return RestoreUnfaithful(
-            f"{lead} {name} is not as it was recorded: {row_text(first)}{f' (and {more} more rows)' if more else ''};"
+            f"{lead} {name} is not as it was recorded: {rows}{f' (and {more} more rows)' if more else ''};"
             " nothing was sent",
             hint="see to the restore, or give --reset / --snapshot that can",
         )

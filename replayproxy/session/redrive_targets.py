@@ -251,7 +251,7 @@ def _snapshots(
     loaded, unusable = [], {}
     for name in dict.fromkeys((*wanted, *given)):
         env = name.partition(".")[0]
-        if env in trace.run.envs and env not in moved:
+        if env in trace.run.envs and env not in moved and name not in given:
             continue  # of an environment that this episode never spoke to
         try:
             spec = given[name] if name in given else _recorded_spec(name, trace.run, words.config, moved)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replayproxy.core.schedule import Plan, ended_at, plan, seen_at, sent_at
-from replayproxy.core.values import Exchange, Outcome, WebSocket
-from replayproxy.testing import exchange, trace
+from replayproxy.core.effects import is_write, may_conflict
+from replayproxy.core.schedule import Plan, ended_at, plan, seen_at, sent_at, settled
+from replayproxy.core.values import Event, Exchange, Outcome, WebSocket
+from replayproxy.testing import MS, exchange, trace
 
 
 def planned(*exchanges: Exchange, **more: object) -> Plan:
@@ -86,13 +88,13 @@ def test_a_stream_that_the_agent_closed_is_closed_after_what_had_ended_before_it
         exchange("POST", "/say", at_ms=20, took_ms=5),
         exchange("POST", "/say", at_ms=60, took_ms=5),
     )
-    assert made.steps[0].close_after == {2, 3}
+    assert made.steps[0].close_after == {3}
     assert made.steps[3].after == {1, 3}
 
 
 def test_a_stream_open_at_the_end_is_closed_last_and_nothing_waits_for_it() -> None:
     made = planned(stream(0, 100, Outcome.OPEN_AT_END), exchange("POST", "/say", at_ms=10), exchange(at_ms=200))
-    assert made.steps[0].close_after == {2, 3}
+    assert made.steps[0].close_after == {3}
     assert after(made)[2] == {2}
 
 
@@ -120,6 +122,34 @@ def test_what_is_never_sent_is_listed_with_the_reason() -> None:
 def test_the_gap_is_the_agents_own_pause() -> None:
     made = planned(exchange(at_ms=5, took_ms=10), exchange(at_ms=40, took_ms=10), exchange(at_ms=45, took_ms=10))
     assert [step.gap for step in made.steps] == [0, 25_000_000, 30_000_000]
+
+
+def left(at_ms: float, connection: str, **more: Any) -> Exchange:
+    one = exchange(target="/mcp", at_ms=at_ms, outcome=Outcome.CLIENT_GONE, agent_connection=connection, **more)
+    return replace(one, times=replace(one.times, up_end=None, c_out=None))
+
+
+def closed(connection: str, at_ms: float) -> Event:
+    return Event(at=round(at_ms * MS), wall=0, kind="agent-closed", detail={"connection": connection})
+
+
+def test_an_exchange_that_the_agent_left_ends_when_its_connection_was_closed() -> None:
+    first, *rest = settled(
+        [left(0, "c1", body=b"x", chunks=[(1, 4)]), left(20, "c2"), left(40, "c1")],
+        [closed("c2", 33), closed("c1", 9), closed("c1", 55), closed("c3", 1)],
+    )
+    assert [e.times.up_end for e in (first, *rest)] == [9 * MS, 33 * MS, 55 * MS]
+
+
+def test_without_that_event_it_ends_with_the_last_chunk_or_never() -> None:
+    made = settled([left(0, "c1", body=b"xy", chunks=[(1, 4), (1, 7)]), left(20, "c2")], [])
+    assert [e.times.up_end for e in made] == [7 * MS, None]
+
+
+def test_what_follows_an_answer_that_was_left_waits_for_its_close() -> None:
+    one, two = settled([left(0, "c1"), exchange(at_ms=30)], [closed("c1", 10)])
+    made = plan(trace([one, two]).exchanges)
+    assert after(made) == [set(), {1}]
 
 
 @st.composite
@@ -158,6 +188,12 @@ def test_every_plan_can_be_carried_out_and_keeps_each_lanes_order(made: list[Exc
             if one not in reach:
                 reach.add(one)
                 todo += steps[one].after
-        lane = [e for e in numbered if e.lane == by_seq[seq].lane]
-        assert {e.seq for e in lane if seen_at(e) < by_seq[seq].times.head} <= reach
-        assert all(ended_at(by_seq[one]) < sent_at(by_seq[seq]) for one in step.after)
+        this = by_seq[seq]
+        lane = [e for e in numbered if e.lane == this.lane]
+        assert {e.seq for e in lane if seen_at(e) < this.times.head} <= reach
+        assert {e.seq for e in numbered if ended_at(e) < sent_at(this) and conflict(e, this)} <= reach
+        assert all(ended_at(by_seq[one]) < sent_at(this) for one in step.after)
+
+
+def conflict(a: Exchange, b: Exchange) -> bool:
+    return a.lane != b.lane and may_conflict(a, b, is_write(a.request), is_write(b.request))
