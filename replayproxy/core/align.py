@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 WINDOW = 200
 """Near misses are scored pair by pair only in gaps of at most this many steps on either side."""
 
+_MOST_LANES = 64  # lanes of other names and other steps are compared pair by pair up to this number
 _MAX_EDITS = 256  # Myers keeps a row for each edit: 256 cost 64k steps, and a real diff rarely needs more in one gap
 
 type Pairs = list[tuple[int, int]]
@@ -192,8 +193,14 @@ def match_lanes(
     """Which lane of A is which of B: by name, else by the most in common; a lane with nothing in common is alone."""
     pairs: list[tuple[str | None, str | None]] = [(name, name) for name in a if name in b]
     left, right = [name for name in a if name not in b], [name for name in b if name not in a]
+    equal = _equal_lanes(left, right, a, b)
+    pairs += equal
+    met = {x for x, _ in equal}, {y for _, y in equal}
+    left, right = [name for name in left if name not in met[0]], [name for name in right if name not in met[1]]
     shared = sorted(
-        ((-_in_common(a[x], b[y]), p, q) for p, x in enumerate(left) for q, y in enumerate(right)),
+        (-_in_common(a[x], b[y]), p, q)
+        for p, x in enumerate(left[:_MOST_LANES])
+        for q, y in enumerate(right[:_MOST_LANES])
     )
     free_a, free_b = set(range(len(left))), set(range(len(right)))
     for score, p, q in shared:
@@ -202,6 +209,16 @@ def match_lanes(
             free_b.remove(q)
             pairs.append((left[p], right[q]))
     return pairs + [(left[p], None) for p in sorted(free_a)] + [(None, right[q]) for q in sorted(free_b)]
+
+
+def _equal_lanes(
+    left: Sequence[str], right: Sequence[str], a: Mapping[str, Sequence[Hashable]], b: Mapping[str, Sequence[Hashable]]
+) -> list[tuple[str, str]]:
+    """Lanes that did the very same, the first with the first: random names cost nothing where nothing else differs."""
+    waiting: defaultdict[tuple[Hashable, ...], list[str]] = defaultdict(list)
+    for name in reversed(right):
+        waiting[tuple(b[name])].append(name)
+    return [(name, waiting[key].pop()) for name in left if waiting.get(key := tuple(a[name]))]
 
 
 def _in_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:

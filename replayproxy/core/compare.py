@@ -23,7 +23,7 @@ from replayproxy.core.comparison import (
 )
 from replayproxy.core.difference import Difference
 from replayproxy.core.differences import between
-from replayproxy.core.explain import Classes, Explainer, Where
+from replayproxy.core.explain import Explainer
 from replayproxy.core.fold import Folding, Step
 from replayproxy.core.pairing import kind_of, pair
 from replayproxy.core.rules import Rule, RuleBook
@@ -36,6 +36,7 @@ from replayproxy.core.strays import strays
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.validators import Validators, uri_of
 from replayproxy.core.values import EpisodeState, Exchange, Snapshot, Trace
+from replayproxy.core.where import Classes, Where
 
 __all__ = ["ABSENT", "Comparison", "Example", "Fold", "Root", "StateDifference", "compare"]
 

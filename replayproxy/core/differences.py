@@ -82,12 +82,15 @@ def _answered(a: Exchange, b: Exchange, soften: Soften | None) -> Iterator[Diffe
 
 
 def _prefixes(a: Body | None, b: Body | None) -> Iterator[Difference]:
-    """Of two answers that broke off, the shorter is to be the beginning of the longer."""
+    """Of two answers that broke off, the shorter is to be the beginning of the longer, line by whole line."""
     if a is None or b is None or a.inline is None or b.inline is None:
         return
-    shared = min(a.size, b.size)
-    if a.inline[:shared] != b.inline[:shared]:
-        yield from _lines(("body",), text_of(a.inline[:shared]), text_of(b.inline[:shared]))
+    left, right = a.inline.splitlines(keepends=True), b.inline.splitlines(keepends=True)
+    whole = min(len(left), len(right)) - 1
+    if whole > 0:
+        yield from _lines(("body",), text_of(b"".join(left[:whole])), text_of(b"".join(right[:whole])))
+    elif a.inline[: b.size] != b.inline[: a.size]:
+        yield Difference(tokens=("body",), kind="value", a=text_of(a.inline), b=text_of(b.inline))
 
 
 def _bodies(

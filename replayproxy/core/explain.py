@@ -16,54 +16,26 @@ member named `hash`, `digest`, `sha256` and the like is made from content, so it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from replayproxy.core.clock import Clock, Span, is_elapsed
+from replayproxy.core.clock import Clock, is_elapsed
 from replayproxy.core.difference import Difference
-from replayproxy.core.renaming import (
-    Identifiers,
-    Names,
-    Renaming,
-    Seeded,
-    is_digest,
-    owners,
-    row_id,
-    singular,
-    table_noun,
-)
+from replayproxy.core.renaming import Identifiers, Names, Renaming, Seeded, row_id, table_noun
 from replayproxy.core.rules import RuleBook
-from replayproxy.core.spelling import is_jitter, is_number, is_url, own_pattern
-from replayproxy.core.templates import is_parameter
-from replayproxy.core.times import Instant, parse_number, parse_text
-from replayproxy.core.tokens import FRESH_BITS, alphabet, bits, fresh_alike, short_form, skeleton
+from replayproxy.core.smallids import SmallIds
+from replayproxy.core.spelling import is_jitter, is_number, own_pattern
+from replayproxy.core.texts import Texts
+from replayproxy.core.times import parse_number, parse_text
+from replayproxy.core.tokens import fresh_alike, skeleton
 from replayproxy.core.validators import Validators
+from replayproxy.core.where import CLOCK, FRESH, VALIDATOR, Classes, Where
 
-type Classes = frozenset[str]
-
-_CLOCK, _FRESH, _COUNTER = frozenset({"clock"}), frozenset({"fresh-id"}), frozenset({"counter"})
 _MASKING = frozenset({"ignore", "mask"})
 _ORDER = frozenset({"order-insensitive"})
 _BIND = frozenset({"bind"})
-_OPAQUE = re.compile(r"[A-Za-z0-9+/=_.~:-]{12,}\Z")
 _OWN = "\x00"  # stands for the environment's own address
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The pair that a difference belongs to: its template, path (as A has it), URI, and the two intervals.
-
-    A row of a snapshot has its table as path and the snapshot's reading as interval.
-    """
-
-    template: str
-    path: str
-    uri: str
-    a: Span
-    b: Span
 
 
 class Explainer:
@@ -83,7 +55,6 @@ class Explainer:
         self._clock = clock
         self._rules = rules
         self._validators = validators
-        self._identifiers = identifiers
         self._own = tuple(own_pattern(names) for names in authorities)
         self._hosts = {name.rpartition(":")[0] or name for names in authorities for name in names}
         self._ruled: dict[str, Renaming] = {}
@@ -91,13 +62,15 @@ class Explainer:
         for recorded, live in bindings.items():
             if fresh_alike(recorded, live):
                 self.names.fresh.admit(recorded, live)
+        self._small = SmallIds(self.names, identifiers)
+        self._parts = Texts(self.names, clock, validators, self._small)
 
     def explain(self, difference: Difference, where: Where) -> Classes | None:
         """The classes that together explain it, or None."""
         ruled = self._by_rule(difference, where)
         if ruled is not None:
             return ruled
-        if difference.kind != "value":
+        if difference.kind not in ("value", "key"):
             return None
         a, b = difference.a, difference.b
         if isinstance(a, str) and isinstance(b, str):
@@ -153,161 +126,31 @@ class Explainer:
     def _numbers(self, a: Any, b: Any, difference: Difference, where: Where) -> Classes | None:
         member = str(difference.tokens[-1])
         if is_elapsed(member, a, where.a) and is_elapsed(member, b, where.b):
-            return _CLOCK
+            return CLOCK
         x, y = parse_number(a, where.a[0]), parse_number(b, where.b[0])
         if x and y and self._clock.explains(x, y, where.a, where.b):
-            return _CLOCK
+            return CLOCK
         if isinstance(a, int) and isinstance(b, int):
-            return self._small_ids(str(a), str(b), difference, where)
+            return self._small.explain(str(a), str(b), difference, where)
         return frozenset({"jitter"}) if is_jitter(Decimal(a), Decimal(b)) else None
 
     # -- texts
 
     def _texts(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
         if difference.asked and self.names.bound.get(a) == b:
-            return _FRESH
+            return FRESH
         if difference.role == "validator":
             if self._validators.explains(difference, where.uri):
-                return frozenset({"validator"})
-            return _CLOCK if self._moment(a, b, where) > 0 else None
+                return VALIDATOR
+            return CLOCK if self._parts.moment(a, b, where) > 0 else None
         left, right, classes = a, b, set[str]()
         if any(map(a.__contains__, self._hosts)) or any(map(b.__contains__, self._hosts)):
             left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
             classes = {"authority"} if self._own[0].findall(a) != self._own[1].findall(b) else set()
         if left == right:
             return frozenset(classes) if classes else None
-        more = self._parts(left, right, difference, where)
+        more = self._parts.explain(left, right, difference, where)
         return None if more is None else frozenset(classes | more)
-
-    def _parts(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
-        if moment := self._moment(a, b, where):
-            return _CLOCK if moment > 0 else None
-        if not is_digest(str(difference.tokens[-1])):
-            if small := self._small_ids(a, b, difference, where):
-                return small
-            if a.isdigit() and b.isdigit():
-                return None  # digits are an id only where `_small_ids` says so
-        if difference.role == "url" or (is_url(a) and is_url(b)):
-            return self._urls(a, b, difference, where)
-        found = self._skeletons(a, b, difference, where)
-        if found is None and _OPAQUE.match(a) and _OPAQUE.match(b) and self._fresh(a, b, difference):
-            return _FRESH  # base64 and the like, whose slashes and dots fall at random
-        return found
-
-    def _moment(self, a: str, b: str, where: Where) -> int:
-        """1: the same moment of each run; -1: instants that are not; 0: no instants."""
-        x, y = parse_text(a), parse_text(b)
-        if x is None and y is None and a.replace(".", "", 1).isdigit() and b.replace(".", "", 1).isdigit():
-            return 1 if self._epochs(a, b, where) else 0
-        if x is None or y is None:
-            return 0
-        return 1 if self._clock.explains(x, y, where.a, where.b) else -1
-
-    def _epochs(self, a: str, b: str, where: Where) -> bool:
-        x, y = parse_number(a, where.a[0]), parse_number(b, where.b[0])
-        return isinstance(x, Instant) and isinstance(y, Instant) and self._clock.explains(x, y, where.a, where.b)
-
-    def _skeletons(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
-        left, right = skeleton(a), skeleton(b)
-        if left.rest != right.rest:
-            return None
-        classes: set[str] = set()
-        for x, y in zip(left.tokens, right.tokens, strict=True):
-            if x != y:
-                found = self._token(x, y, difference, where)
-                if found is None:
-                    return None
-                classes |= found
-        return frozenset(classes)
-
-    def _token(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
-        if moment := self._moment(a, b, where):
-            return _CLOCK if moment > 0 else None
-        if self._validators.knows(a, b):
-            return frozenset({"validator"})
-        if self.names.anywhere(a, b) or self._fresh(a, b, difference):
-            return _FRESH
-        # `deal_3f2c..` and `sess-..`: a word and an id in one token, as `urn:uuid:..` has them in two.
-        for mark in ("_", "-"):
-            head_a, _, tail_a = a.partition(mark)
-            head_b, _, tail_b = b.partition(mark)
-            if tail_a and head_a == head_b and alphabet(tail_a) == "uuid" and self._fresh(tail_a, tail_b, difference):
-                return _FRESH
-        return None
-
-    def _fresh(self, a: str, b: str, difference: Difference) -> bool:
-        if self.names.fresh.knows(a, b):
-            return True
-        if is_digest(str(difference.tokens[-1])) or a.isdigit():
-            return False
-        return fresh_alike(a, b) and self.names.fresh.admit(a, b)
-
-    # -- URLs
-
-    def _urls(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
-        (path_a, *rest_a), (path_b, *rest_b) = (re.split(r"(?=[?#])", text, maxsplit=1) for text in (a, b))
-        left, right = path_a.split("/"), path_b.split("/")
-        if len(left) != len(right) or len(rest_a) != len(rest_b):
-            return None
-        classes: set[str] = set()
-        before = ""
-        for x, y in zip(left, right, strict=True):
-            if x != y:
-                noun = singular(before) if before and not is_parameter(before) else None
-                found = self._segment(x, y, noun, difference, where)
-                if found is None:
-                    return None
-                classes |= found
-            before = x
-        if rest_a != rest_b:
-            found = self._skeletons(rest_a[0], rest_b[0], difference, where)
-            if found is None:
-                return None
-            classes |= found
-        return frozenset(classes)
-
-    def _segment(self, a: str, b: str, noun: str | None, difference: Difference, where: Where) -> Classes | None:
-        if noun is not None:
-            if difference.asked and self.names.bound.get(a) == b:
-                self.names.of(noun).admit(a, b)
-                return _FRESH
-            if found := self._of_noun(a, b, (noun,), defining=not difference.asked):
-                return found
-        return self._skeletons(a, b, difference, where)
-
-    # -- small ids
-
-    def _small_ids(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
-        if difference.role == "row":
-            return self._of_noun(row_id(a), row_id(b), (table_noun(where.path),), defining=True)
-        if difference.tokens[0] not in ("body", "request", "state", "websocket"):
-            return None
-        if difference.tokens[:2] == ("request", "path"):
-            return None
-        nouns, defining = owners(difference.tokens, where.path)
-        return self._of_noun(a, b, nouns, defining=defining and not difference.asked)
-
-    def _of_noun(self, a: str, b: str, nouns: tuple[str, ...], *, defining: bool) -> Classes | None:
-        """Whether `a` is `b` as the id of one of these nouns. Only a defining place may say so first."""
-        form = short_form(a)
-        if not nouns or form is None or form != short_form(b):
-            return None
-        number = a.isdigit()
-        kind = _COUNTER if number and len(a) < 14 else _FRESH
-        if any(self.names.of(noun).knows(a, b) for noun in nouns):
-            return kind
-        if not defining:
-            return None
-        served = [noun for noun in nouns if self._serves(noun, a, b)]
-        if number and not served and bits(a) < FRESH_BITS:
-            return None  # a number is an identifier only where it is seen to serve as one
-        if bits(a) >= FRESH_BITS and not number:
-            return None  # long ids are renamed by value, in the whole episode
-        return kind if self.names.of((served or list(nouns))[0]).admit(a, b) else None
-
-    def _serves(self, noun: str, a: str, b: str) -> bool:
-        return self._identifiers[0].has(noun, a) and self._identifiers[1].has(noun, b)
-
 
 def _always(difference: Difference, name: str) -> bool:
     return True

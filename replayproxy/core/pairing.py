@@ -27,7 +27,10 @@ _EPOCH = re.compile(r"1\d{9}(?:\d{3})?\Z")
 
 
 def pair(a: Sequence[Exchange], b: Sequence[Exchange]) -> SeqPairs:
-    """Pairs of sequence numbers in the order of time; None where a side has no such step."""
+    """Pairs of sequence numbers in the order of time; None where a side has no such step.
+
+    Probes and resets are no steps of the agent, and are left out.
+    """
     lanes_a, lanes_b = _lanes(a), _lanes(b)
     names = match_lanes(
         {name: () if name in lanes_b else [_key(e) for e in lane] for name, lane in lanes_a.items()},
@@ -49,7 +52,8 @@ def pair(a: Sequence[Exchange], b: Sequence[Exchange]) -> SeqPairs:
 def _lanes(exchanges: Sequence[Exchange]) -> dict[str, list[Exchange]]:
     out: dict[str, list[Exchange]] = {}
     for exchange in exchanges:
-        out.setdefault(exchange.lane, []).append(exchange)
+        if not exchange.is_probe and not exchange.is_reset:
+            out.setdefault(exchange.lane, []).append(exchange)
     return out
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from replayproxy.core import jsonvalue, prolly
 from replayproxy.core.clock import Span
 from replayproxy.core.difference import Difference, from_change
-from replayproxy.core.explain import Classes, Explainer, Where
+from replayproxy.core.explain import Explainer
 from replayproxy.core.rowshape import natural, noun_of, shape
 from replayproxy.core.treediff import ABSENT, tree_diff
 from replayproxy.core.values import Row, Snapshot
+from replayproxy.core.where import Classes, Where
 
 type Load = Callable[[bytes], bytes]
 type Cell = tuple[str, str]

@@ -19,6 +19,7 @@ from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.align import WINDOW, align
+from replayproxy.core.tokens import fresh_alike
 
 OVERLAP = 0.8
 INNER = "(json)"
@@ -46,7 +47,8 @@ type Soften = Callable[[Any, bool], Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: `value`, `type`, `added` (only B has it), `removed` (only A) or `order`.
+    """One difference: `value`, `type`, `added` (only B has it), `removed` (only A), `order`, or `key` (a member whose
+    name is an id has another one: `a` and `b` are the names).
 
     `a_path` and `b_path` differ where array elements moved.
     """
@@ -104,6 +106,7 @@ def _scalar(value: Any) -> Any:
 
 class _Diff:
     def __init__(self, soften: Soften | None) -> None:
+        self.soften = soften
         self.exact = _Numbers(_same)
         self.soft = self.exact if soften is None else _Numbers(soften)
         self.keep: list[Any] = []  # parsed inner documents: `_Numbers` knows containers by their id()
@@ -141,14 +144,31 @@ class _Diff:
         return parsed
 
     def members(self, a: dict[str, Any], b: dict[str, Any], at: Path, bt: Path) -> None:
+        renamed = self.renamed(a, b) if a.keys() != b.keys() else {}
         for name, value in a.items():
             if name in b:
                 self.walk(value, b[name], (*at, name), (*bt, name))
+            elif name in renamed:
+                other = renamed[name]
+                self.out.append(Change("key", (*at, name), (*bt, other), name, other))
+                self.walk(value, b[other], (*at, name), (*bt, other))
             else:
                 self.out.append(Change("removed", (*at, name), (*bt, name), value, ABSENT))
+        met = set(renamed.values())
         for name, value in b.items():
-            if name not in a:
+            if name not in a and name not in met:
                 self.out.append(Change("added", (*at, name), (*bt, name), ABSENT, value))
+
+    def renamed(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, str]:
+        """Member names that are ids: those whose new name is known, then the rest in their order."""
+        left, right = [name for name in a if name not in b], [name for name in b if name not in a]
+        known = {name: str(self.soften(name, True)) for name in left if self.soften is not None}
+        pairs = {name: other for name, other in known.items() if other in right}
+        rest = [name for name in right if name not in pairs.values()]
+        for name in left:
+            if name not in pairs and rest and fresh_alike(name, rest[0]):
+                pairs[name] = rest.pop(0)
+        return pairs
 
     def elements(self, a: list[Any], b: list[Any], at: Path, bt: Path) -> None:
         keys = _learned_keys(a, b, self.soft)
