@@ -78,7 +78,7 @@ class Across:
         snapshot = summary.usable_start(series.name)
         if snapshot is None:
             missing = summary.starts.get(series.name)
-            return f"start snapshot missing: {missing.reason}" if missing else "no start snapshot", None
+            return _no_start(missing), None
         start = start_of(summary.episode, snapshot)
         reference = self._references.of(summary.group, series.name)
         if reference is None:
@@ -207,6 +207,12 @@ class Across:
         while len(self._values) > MAX_ROOTS:
             self._values.popitem(last=False)
         return held
+
+
+def _no_start(snapshot: Snapshot | None) -> str:
+    if snapshot is None:
+        return "no start snapshot"
+    return f"start snapshot {snapshot.status}" + (f": {snapshot.reason}" if snapshot.reason else "")
 
 
 def _long_values(rows: Mapping[str, Mapping[str, object]]) -> set[str]:

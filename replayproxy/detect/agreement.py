@@ -1,13 +1,14 @@
 """Which member of an answer is which column of the state, learned from moments when nothing was being written.
 
 Structure proposes (`cells`), values decide: a pair counts once it agreed at a quiet point, and is dropped by a
-disagreement at a quiet point so long after the last write that no honest cache could explain it. Otherwise a stale
-cache would teach us that the member is not the column.
+disagreement at a quiet point long after the last write. Otherwise a stale cache would teach us that the member is not
+the column. A cache may be stale for minutes, though: a disagreement that shows an earlier value of the very cell
+drops only a pair that has not agreed in two different values, because a member that is not the column does that too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SETTLED_NS = 5_000_000_000
 """A disagreement counts against a pair only this long after the last write."""
@@ -27,7 +28,13 @@ class Pair:
 @dataclass(slots=True)
 class _Score:
     agreed: int = 0
+    values: set[str] = field(default_factory=set)  # at most two of those it agreed in
     dropped: bool = False
+    doubted: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        return self.dropped or (self.doubted and len(self.values) < 2)
 
 
 class Agreement:
@@ -36,21 +43,27 @@ class Agreement:
     def __init__(self) -> None:
         self._scores: dict[Pair, _Score] = {}
 
-    def note(self, pair: Pair, *, agrees: bool, since_write: int | None) -> None:
-        """`since_write`: ns between the last write and the reading."""
+    def agree(self, pair: Pair, value: str) -> None:
+        """The member showed the column's value, in normal form."""
         score = self._scores.setdefault(pair, _Score())
-        if agrees:
-            score.agreed += 1
-        elif since_write is not None and since_write > SETTLED_NS:
-            score.dropped = True
+        score.agreed += 1
+        if len(score.values) < 2:
+            score.values.add(value)
+
+    def disagree(self, pair: Pair, *, since_write: int, earlier: bool) -> None:
+        """It did not. `since_write`: ns between the last write and the reading; `earlier`: the column had held it."""
+        score = self._scores.setdefault(pair, _Score())
+        if since_write > SETTLED_NS:
+            score.doubted |= earlier
+            score.dropped |= not earlier
 
     def holds(self, pair: Pair) -> bool:
         score = self._scores.get(pair)
-        return score is not None and score.agreed > 0 and not score.dropped
+        return score is not None and score.agreed > 0 and not score.wrong
 
     def dropped(self, pair: Pair) -> bool:
         score = self._scores.get(pair)
-        return score is not None and score.dropped
+        return score is not None and score.wrong
 
     def agreed(self, pair: Pair) -> int:
         score = self._scores.get(pair)

@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 from replayproxy.core.canonical import Kind, View, split_query, split_target
 from replayproxy.core.opaque import singular
 
+IDS = ("id", "_id", "uuid", "guid")
 KEYS = ("id", "_id", "uuid", "guid", "key", "uid", "slug", "name")
 MAX_ITEMS = 5000
 """Rows taken from one document; the rest is not looked at."""
@@ -36,11 +37,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a path is about. `key` None: the whole table. `rest`: segments below the row."""
+    """What a path is about. `key` None: the whole table. `rest`: segments below the row. `only`: the key of the
+    table's one row, which the path of the table may stand for."""
 
     table: str
     key: str | None
     rest: tuple[str, ...] = ()
+    only: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +80,9 @@ class Tables:
             if table is None:
                 continue
             rest = parts[index + 1 :]
-            if not rest and table in self.single:
-                return Place(table=table, key=self.single[table])
-            return Place(table=table, key=rest[0] if rest else None, rest=rest[1:])
+            if not rest:
+                return Place(table=table, key=None, only=self.single.get(table))
+            return Place(table=table, key=rest[0], rest=rest[1:])
         return None
 
 
@@ -132,7 +135,17 @@ def shown(seen: View, place: Place | None, tables: Tables) -> list[Shown]:
         found = _object(seen.value, place.key)
         row = Row(place.table, place.key)
         return [] if found is None else [Shown(row=row, members=found[1], at=found[0], listed=False)]
-    return list(_collection(seen.value, place.table))[:MAX_ITEMS]
+    listed = list(_collection(seen.value, place.table))[:MAX_ITEMS]
+    return listed or list(_only_row(seen.value, place))
+
+
+def _only_row(document: Any, place: Place) -> Iterator[Shown]:
+    """`/settings` shows the one row of the table: an object that does not call itself by another id."""
+    if isinstance(document, dict) and place.only is not None:
+        at, members = _unwrapped(document)
+        named = [str(members[name]) for name in IDS if isinstance(members.get(name), str | int)]
+        if all(name == place.only for name in named):
+            yield Shown(row=Row(place.table, place.only), members=members, at=at, listed=False)
 
 
 def _by_path(document: Any, place: Place) -> Iterator[Shown]:

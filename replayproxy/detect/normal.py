@@ -26,6 +26,8 @@ def normal(value: Any) -> str:
         return "null"
     if isinstance(value, int | Decimal):
         return jsonvalue.number_text(value)
+    if isinstance(value, float):
+        return jsonvalue.number_text(Decimal(repr(value)))
     if isinstance(value, str):
         return _text(value)
     return "=" + jsonvalue.canonical(value).decode("utf-8", "replace")

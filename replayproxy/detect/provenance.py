@@ -115,7 +115,10 @@ def in_head(exchange: Exchange) -> Iterator[str]:
         yield from in_text((value or b"").decode("utf-8", "replace"))
     for name in (b"authorization", b"cookie", b"x-api-key", b"mcp-session-id", b"if-match", b"idempotency-key"):
         for field_value in all_fields(exchange.request.fields, name):
-            yield from in_text(field_value.decode("utf-8", "replace"))
+            text = field_value.decode("utf-8", "replace")
+            yield from in_text(text)
+            for part in re.split(r"[;,\s=]+", text):
+                yield from in_text(part)
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ one renaming, are equal. What is left is residue: a row too many, a row missing,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.opaque import is_opaque
+from replayproxy.core.opaque import collection_of, is_opaque, singular
 from replayproxy.core.times import DAY, Instant, parse_number, parse_text
 from replayproxy.core.values import RowChange
 from replayproxy.detect.states import States
@@ -40,14 +40,19 @@ class Residue:
 
 def residue(states: States, reference: bytes, start: bytes, wall_reference: int, wall_start: int) -> Residue:
     """Raises states.TooMuchChanged."""
-    return _Comparison(wall_reference, wall_start).run(states.changes(reference, start))
+
+    def is_key(value: str) -> bool:
+        return any(value in content for root in (reference, start) for content in states.rows(root).values())
+
+    return _Comparison((wall_reference, wall_start), is_key).run(states.changes(reference, start))
 
 
 class _Comparison:
-    def __init__(self, wall_a: int, wall_b: int) -> None:
-        self.walls = (wall_a, wall_b)
-        self.forward: dict[str, str] = {}
-        self.backward: dict[str, str] = {}
+    def __init__(self, walls: tuple[int, int], is_key: Callable[[str], bool]) -> None:
+        self.walls = walls
+        self.is_key = is_key
+        self.forward: dict[tuple[str, str], str] = {}
+        self.backward: dict[tuple[str, str], str] = {}
         self.explained: Counter[str] = Counter()
 
     def run(self, changes: list[RowChange]) -> Residue:
@@ -64,37 +69,54 @@ class _Comparison:
             else:
                 modified.append(change)
         left = list(self._unpaired(gone, come))
-        left += [change for change in modified if not self._explains(change.before, change.after, "")]
+        left += [change for change in modified if not self._explains(change.before, change.after, "", change.table)]
         return Residue(changes=tuple(sorted(left, key=lambda c: (c.table, c.key))), explained=self.explained)
 
     def _unpaired(self, gone: dict[bytes, list[RowChange]], come: dict[bytes, list[RowChange]]) -> Iterator[RowChange]:
+        pairs: list[tuple[RowChange, RowChange, bool]] = []
         # Forms with one row on each side first: they tell how ids were renamed, for those that could be any of several.
         for form in sorted({*gone, *come}, key=lambda form: len(gone.get(form, ())) + len(come.get(form, ()))):
-            ours, theirs = gone.get(form, []), come.get(form, [])
-            pairs = list(zip(sorted(ours, key=_age), sorted(theirs, key=_age), strict=False))
-            for a, b in pairs:
-                tied = len(ours) > 1 or len(theirs) > 1
-                if not (self._renames(a.key, b.key, tied) and (self._explains(a.before, b.after, "", tied) or tied)):
-                    yield from (a, b)
+            ours, theirs = sorted(gone.get(form, ()), key=_age), sorted(come.get(form, ()), key=_age)
+            tied = len(ours) > 1 or len(theirs) > 1
+            met = list(zip(ours, theirs, strict=False))
+            yield from (*ours[len(met) :], *theirs[len(met) :])
+            for a, b in met:
+                if self._establishes(singular(a.table), a.key, b.key) or tied:
+                    pairs.append((a, b, tied))
                 else:
-                    self.explained["fresh id"] += 1
-            yield from sorted(ours, key=_age)[len(pairs) :]
-            yield from sorted(theirs, key=_age)[len(pairs) :]
+                    yield from (a, b)
+        # Only now is it known which row became which: what refers to them can be told.
+        for a, b, tied in pairs:
+            if self._explains(a.before, b.after, "", a.table) or tied:
+                self.explained["fresh id"] += 1
+            else:
+                yield from (a, b)
 
-    def _renames(self, a: str, b: str, tied: bool = False) -> bool:
-        """Whether `a` may be called `b` beside all that was renamed so far."""
-        if a == b:
-            return True
-        if self.forward.get(a, b) != b or self.backward.get(b, a) != a:
-            return tied
-        self.forward[a], self.backward[b] = b, a
+    def _establishes(self, scope: str, a: str, b: str) -> bool:
+        """Takes it that the row `a` is called `b` now, unless one of the two was something else already."""
+        if is_opaque(a) and is_opaque(b):
+            scope = ""
+        if self.forward.get((scope, a), b) != b or self.backward.get((scope, b), a) != a:
+            return False
+        self.forward[scope, a], self.backward[scope, b] = b, a
         return True
 
-    def _explains(self, a: Any, b: Any, name: str, tied: bool = False) -> bool:
+    def _renamed(self, a: Any, b: Any, name: str, table: str) -> bool:
+        """Whether `b` is what `a` is called now. What names a row must have been renamed with the row."""
+        left, right = str(a), str(b)
+        opaque = is_opaque(left) and is_opaque(right)
+        scope = "" if opaque else collection_of((name,), singular(table)) or name
+        if self.forward.get((scope, left)) == right:
+            return True
+        if not opaque or self.is_key(left) or self.is_key(right):
+            return False
+        return self._establishes("", left, right)
+
+    def _explains(self, a: Any, b: Any, name: str, table: str) -> bool:
         if isinstance(a, dict) and isinstance(b, dict):
-            return set(a) == set(b) and all(self._explains(a[key], b[key], key, tied) for key in a)
+            return set(a) == set(b) and all(self._explains(a[key], b[key], key, table) for key in a)
         if isinstance(a, list) and isinstance(b, list):
-            return len(a) == len(b) and all(self._explains(x, y, name, tied) for x, y in zip(a, b, strict=True))
+            return len(a) == len(b) and all(self._explains(x, y, name, table) for x, y in zip(a, b, strict=True))
         if jsonvalue.same(a, b):
             return True
         left, right = self._instant(a, 0), self._instant(b, 1)
@@ -103,7 +125,7 @@ class _Comparison:
                 self.explained["clock"] += 1
                 return True
             return False
-        if _is_id(a, name) and _is_id(b, name) and self._renames(str(a), str(b), tied):
+        if _is_id(a, name) and _is_id(b, name) and self._renamed(a, b, name, table):
             self.explained["fresh id"] += 1
             return True
         return False
@@ -147,6 +169,8 @@ def _is_id(value: Any, name: str) -> bool:
     if isinstance(value, str) and is_opaque(value):
         return True
     low = name.lower()
+    if low in _COUNTERS:
+        return False
     named = low == "id" or low.endswith("_id") or name.endswith(("Id", "ID"))
     return named and str(value).isdigit()
 

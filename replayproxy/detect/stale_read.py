@@ -114,13 +114,16 @@ def _learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> Non
 def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agreement) -> None:
     content = timeline.row_at(one.row, index)
     since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
-    agreement.note(_pair(op, one, PRESENCE), agrees=content is not None, since_write=since)
-    if not isinstance(content, dict):
-        return
-    for column, value in one.members.items():
-        if column in content:
-            agrees = normal(value) == cell(content, column)
-            agreement.note(_pair(op, one, column), agrees=agrees, since_write=since)
+    shown = {PRESENCE: PRESENT}
+    if isinstance(content, dict):
+        shown |= {column: normal(value) for column, value in one.members.items() if column in content}
+    for column, value in shown.items():
+        pair = _pair(op, one, column)
+        if value == cell(content, column):
+            agreement.agree(pair, value)
+        else:
+            before = {held for at, held in timeline.values(one.row, column) if at <= index}
+            agreement.disagree(pair, since_write=since, earlier=value in before)
 
 
 def _sights(
