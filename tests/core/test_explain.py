@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import base64
+import json
 import random
+from email.utils import formatdate
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +12,7 @@ from hypothesis import strategies as st
 from replayproxy.core import prolly
 from replayproxy.core.compare import compare
 from replayproxy.core.values import Trace
-from replayproxy.testing import exchange, snapshot, trace
+from replayproxy.testing import MS, WALL0, exchange, snapshot, trace
 from tests.core.world import JSON, World, answers, deals, played, pointers, relaxed
 
 
@@ -187,3 +191,125 @@ def test_a_digest_is_never_a_fresh_id() -> None:
     chance = random.Random(1)
     a, b = (answers({"sha256": f"{chance.getrandbits(256):064x}"}) for _ in range(2))
     assert compare(a, b).verdict == "different"
+
+
+# -- tokens that can be read
+
+
+def packed(document: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+def test_a_cursor_is_as_much_chance_as_what_it_says() -> None:
+    one, two = (answers({"next": packed({"after": n, "order": "asc"})}) for n in (12, 13))
+    assert compare(one, two).verdict == "different"
+
+    def cursor(world: World) -> None:
+        world.step("GET", "/deals", body={"next": packed({"after": world.id("last")})})
+
+    assert dict(compare(played(cursor, 0), played(cursor, 1)).explained) == {"fresh-id": 1}
+
+
+def test_a_signed_token_is_explained_by_its_payload() -> None:
+    def login(world: World, role: str = "user") -> None:
+        now = 1_700_000_000 + world.now_ms // 1000
+        payload = {"sub": world.id("ann"), "iat": now, "exp": now + 3600, "role": role}
+        signature = world.id("s1").replace("-", "") + world.id("s2").replace("-", "")
+        world.step("POST", "/login", body={"token": f"{packed({'alg': 'HS256'})}.{packed(payload)}.{signature}"})
+
+    same = compare(played(login, 0), played(login, 1, start_ms=90_000))
+    assert (same.verdict, dict(same.explained)) == ("same", {"fresh-id": 1, "clock": 1})
+    other = compare(played(login, 0), played(lambda world: login(world, "admin"), 1))
+    assert (other.verdict, other.roots[0].values) == ("different", ("(not shown)", "(not shown)"))
+
+
+def test_long_content_is_no_id_however_random_it_looks() -> None:
+    chance = random.Random(1)
+    a, b = (answers({"file": base64.b64encode(chance.randbytes(300)).decode()}) for _ in range(2))
+    assert compare(a, b).verdict == "different"
+
+
+def test_members_may_be_named_by_fresh_ids() -> None:
+    def by_id(world: World, stage: str = "lead") -> None:
+        world.step("POST", "/deals", body={"id": world.id("one")})
+        world.step(
+            "GET", "/board", body={"deals": {world.id("one"): {"stage": stage}, world.id("two"): {"stage": "won"}}}
+        )
+
+    same = compare(played(by_id, 0), played(by_id, 1))
+    assert (same.verdict, dict(same.explained)) == ("same", {"fresh-id": 3})
+    (root,) = compare(played(by_id, 0), played(lambda world: by_id(world, "lost"), 1)).roots
+    assert (root.pointer, root.values) == (f"body/deals/{World(0).id('one')}/stage", ("lead", "lost"))
+
+
+# -- whole episodes of real servers' kinds
+
+
+def test_two_equal_runs_of_one_episode_are_equal_and_say_what_was_masked() -> None:
+    def episode(world: World) -> None:
+        headers = {**JSON, "Date": f"day {world.seed}", "X-Request-Id": world.id("request")}
+        world.step("GET", "/x", body={"elapsed_ms": 1 + world.seed, "session": world.id("session")}, headers=headers)
+
+    comparison = compare(played(episode, 0), played(episode, 1))
+    assert (comparison.verdict, dict(comparison.explained)) == ("same", {"clock": 1, "fresh-id": 1})
+    assert comparison.not_compared == {"date": 1, "x-request-id": 1}
+    shown = {name: [example.pointer for example in found] for name, found in comparison.explained_detail.items()}
+    assert shown == {"clock": ["body/elapsed_ms"], "fresh-id": ["body/session"]}
+
+
+def store_of_records(world: World) -> None:
+    """The clock is the validator, in milliseconds: as Kinto has it."""
+
+    def step(method: str, target: str, body: Any, stamp: int, **more: Any) -> None:
+        headers = {**JSON, "ETag": f'"{stamp}"', "Last-Modified": formatdate(stamp / 1000, usegmt=True)}
+        world.step(method, target, body=body, headers=headers, **more)
+
+    def now() -> int:
+        return WALL0 // MS + world.now_ms + 2
+
+    path = f"/v1/records/{world.id('r')}"
+    first = now()
+    record = {"id": world.id("r"), "title": "a", "last_modified": first}
+    step("POST", "/v1/records", {"data": record}, first, status=201, sent={"data": {"title": "a"}})
+    step("GET", path, {"data": record}, first)
+    step("GET", path, {}, first, status=304, request_headers={"If-None-Match": f'"{first}"'})
+    second = now()
+    changed = {**record, "title": "b", "last_modified": second}
+    step("PUT", path, {"data": changed}, second, sent={"data": {}}, request_headers={**JSON, "If-Match": f'"{first}"'})
+    step(
+        "PUT", path, {"code": 412, "existing": changed}, second, status=412, request_headers={"If-Match": f'"{first}"'}
+    )
+    step("GET", f"/v1/records?_since={first}", {"data": [changed]}, second)
+
+
+def test_a_store_whose_validators_are_its_clock() -> None:
+    comparison = compare(played(store_of_records, 0), played(store_of_records, 1, start_ms=3_600_000, pace_ms=30))
+    assert (comparison.verdict, comparison.roots) == ("same", ())
+    assert comparison.explained["validator"] >= 10
+
+
+def tools(world: World, texts: tuple[str, ...] = ("one", "two")) -> None:
+    """Tool calls over streamable HTTP: event streams with JSON-RPC, documents inside texts."""
+    session = world.id("session").replace("-", "")
+
+    def call(number: int, method: str, params: Any, result: Any) -> None:
+        event = f"event: message\nid: {world.id(f'event {number}')}\ndata: "
+        event += json.dumps({"jsonrpc": "2.0", "id": number, "result": result}) + "\n\n"
+        world.step(
+            "POST", "/mcp", sent={"jsonrpc": "2.0", "id": number, "method": method, "params": params},
+            request_headers={**JSON, "Mcp-Session-Id": session}, body=event.encode(),
+            headers={"Content-Type": "text/event-stream", "Mcp-Session-Id": session},
+        )  # fmt: skip
+
+    call(1, "initialize", {}, {"serverInfo": {"name": "notes"}})
+    for number, text in enumerate(texts, 2):
+        note = {"id": world.id(text), "text": text, "at": world.iso()}
+        call(number, "tools/call", {"name": "add"}, {"content": [{"type": "text", "text": json.dumps(note)}]})
+
+
+def test_tool_calls_over_event_streams() -> None:
+    comparison = compare(played(tools, 0), played(tools, 1, start_ms=3_600_000, pace_ms=30))
+    assert (comparison.verdict, comparison.roots) == ("same", ())
+    (root,) = compare(played(tools, 0), played(lambda world: tools(world, ("one", "2")), 1)).roots
+    assert (root.a, root.template) == (3, "POST /mcp tools/call add")
+    assert (root.pointer, root.values) == ("body/0/data/result/content/0/text/(json)/text", ("two", "2"))
