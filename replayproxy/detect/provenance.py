@@ -169,7 +169,9 @@ class Provenance:
     ) -> None:
         response = exchange.response
         assert response is not None
-        found = list(tokens(views.of(response.fields, response.body)))
+        seen = views.of(response.fields, response.body)
+        envelope = seen.kind is Kind.JSON and isinstance(seen.value, dict) and len(seen.value) == 1
+        found = list(tokens(seen))
         for location in all_fields(response.fields, b"location"):
             found += [(token, ("id",)) for token in in_text(location.decode("utf-8", "replace"))]
         for token, path in found:
@@ -182,7 +184,8 @@ class Provenance:
                 if made is not None and made.episode != episode:
                     self._common.add(value)  # it was given to two episodes: seeded, or a constant
                 else:
-                    self._make(value, own, _made(episode, exchange, path, sent=False))
+                    made_here = _made(episode, exchange, path[1:] if envelope and len(path) == 2 else path, sent=False)
+                    self._make(value, own, made_here)
             elif made is None:
                 self._see(value)
             elif made.episode != episode and judged and value not in own.flowed and len(own.flowed) < MAX_FLOWS:
@@ -225,6 +228,6 @@ class Provenance:
 
 
 def _made(episode: str, exchange: Exchange, path: tuple[str | int, ...], *, sent: bool) -> Made:
-    named = bool(path) and str(path[-1]).lower() in _ID_NAMES and len(path) <= 2
+    named = len(path) == 1 and str(path[0]).lower() in _ID_NAMES
     fwd = exchange.times.fwd if exchange.times.fwd is not None else exchange.times.head
     return Made(episode=episode, seq=exchange.seq, fwd=fwd, own_id=named and not sent, sent=sent)

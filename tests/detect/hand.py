@@ -35,7 +35,9 @@ class Hand:
             tree = prolly.build(state)
             self.nodes |= tree.nodes
             when = "start" if number == 0 else "write"
-            shots.append(snapshot(number, tree.root, name=snapshot_name, when=when, at_ms=at_ms, **more))
+            wrote = [e for e in exchanges if e.request.method != b"GET" and e.order[0] < at_ms * MS]
+            after = wrote[-1] if number and wrote else None
+            shots.append(snapshot(number, tree.root, name=snapshot_name, when=when, at_ms=at_ms, after=after, **more))
         last = max([*(e.times.c_out or 0 for e in exchanges), *(s.done for s in shots), 0])
         given.setdefault("state", EpisodeState.SEALED)
         episode = Episode(

@@ -1,0 +1,212 @@
+"""What one episode left to another: rows that survived a reset, values that flowed, and what is no evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replayproxy.detect.finding import Blame, Grade
+from replayproxy.detect.verdicts import Word
+from replayproxy.testing import exchange, shifted
+from tests.detect.hand import Hand
+
+UUID = "6f1c2a52-8a0f-4d0f-9a55-1d4d5cf0a1b2"
+SEED = {"id": "D-1", "stage": "lead", "name": "Umbrella"}
+LEFT = {"id": "D-9f41", "stage": "lead", "name": "Acme renewal"}
+
+
+def state(*deals: dict[str, Any], **tables: Any) -> dict[str, Any]:
+    users = {"1": {"name": "ada"}, "2": {"name": "joan"}}
+    return {"deals": {deal["id"]: deal for deal in deals}, "users": users, **tables}
+
+
+CLEAN, DIRTY = state(SEED), state(SEED, LEFT)
+
+
+def listed(*deals: dict[str, Any], at: float = 10) -> Any:
+    return exchange("GET", "/deals", body={"items": list(deals)}, at_ms=at)
+
+
+MAKE = exchange("POST", "/deals", sent={"name": "Acme renewal"}, status=201, body=LEFT, at_ms=20)
+
+
+class Story(Hand):
+    """Episodes follow each other, a second apart; `look` is of task t, seed 1."""
+
+    def add(self, name: str, exchanges: list[Any], states: list[tuple[float, Any]], **more: Any) -> None:
+        offset = 1000.0 * len(self.traces)
+        more.setdefault("opened_ms", offset)
+        self.episode(
+            name, [shifted(e, offset) for e in exchanges], [(offset + at, s) for at, s in states], **more
+        )
+
+    def look(self, name: str, start: Any, *exchanges: Any, **more: Any) -> None:
+        self.add(name, list(exchanges) or [listed(SEED)], [(1, start)], task="t", seed=1, **more)
+
+
+def story(last: list[Any], *, dirty: Any = DIRTY, end: Any = DIRTY, make: Any = MAKE) -> Story:
+    made = Story()
+    for name in ("v1", "v2", "v3"):
+        made.look(name, CLEAN)
+    made.add("p", [listed(SEED), make], [(1, CLEAN), (30, end)], task="other", seed=1)
+    made.look("v4", dirty, *last)
+    return made
+
+
+def test_the_row_that_survived_is_told_with_its_writer_and_its_reader() -> None:
+    judgement = story([exchange("GET", "/health", body={"ok": True}, at_ms=5), listed(SEED, LEFT)]).judge()
+    (found,) = judgement.findings
+    assert (found.kind, found.sub, found.grade, found.episode) == ("state-bleed", "residue", Grade.PROVEN, "v4")
+    assert [(w.role, w.address) for w in found.exchanges] == [("write", "r/p#2"), ("read", "r/v4#2")]
+    assert (found.pointer, found.values) == ("/items/1/id", (None, "D-9f41"))
+    assert found.snapshots == ("r/v4/s0",)
+    assert found.blame is Blame.ENVIRONMENT
+    assert judgement.words["v4"] is Word.POISONED
+    assert judgement.words["p"] is Word.CLEAN
+
+
+def test_who_did_not_look_had_a_dirty_reset() -> None:
+    (found,) = story([exchange("GET", "/health", body={"ok": True}, at_ms=5)]).findings()
+    assert (found.kind, found.sub, found.grade, found.episode) == ("dirty-reset", "no-op", Grade.PROVEN, "v4")
+    assert (found.pointer, found.values[0]) == ("/deals/D-9f41", None)
+    assert found.exchanges[0].address == "r/p#2"
+
+
+def test_who_had_written_the_row_itself_before_reading_it_is_not_bled_into() -> None:
+    own = exchange("POST", "/deals", sent={"name": "x"}, status=201, body=LEFT, at_ms=5)
+    (found,) = story([own, listed(SEED, LEFT)]).findings()
+    assert found.kind == "dirty-reset"
+
+
+def test_a_key_of_its_own_is_recognised_in_answers_of_any_shape() -> None:
+    search = exchange("GET", "/search?q=acme", body={"hits": [{"ref": "deal D-9f41, open"}]}, at_ms=10)
+    (found,) = story([search]).findings()
+    assert (found.kind, found.pointer) == ("state-bleed", "/hits/0/ref")
+
+
+def test_a_row_that_a_reset_did_not_bring_back_is_told() -> None:
+    delete = exchange("DELETE", "/deals/D-1", status=204, at_ms=20)
+    look = exchange("GET", "/deals/D-1", status=404, body={"error": "gone"}, at_ms=10)
+    (found,) = story([look], dirty=state(), end=state(), make=delete).findings()
+    assert (found.kind, found.grade) == ("state-bleed", Grade.PROVEN)
+    assert [w.address for w in found.exchanges] == ["r/p#2", "r/v4#1"]
+
+
+def test_a_start_that_no_recorded_write_explains_is_a_dirty_reset_without_a_writer() -> None:
+    odd = state(SEED, {"id": "D-77aa", "stage": "lead", "name": "From nowhere"})
+    (found,) = story([listed(SEED)], dirty=odd).findings()
+    assert (found.kind, found.sub, found.grade, found.exchanges) == ("dirty-reset", "content", Grade.PROVEN, ())
+
+
+def test_a_single_small_value_that_a_partial_reset_left_is_only_suspected_of_its_writer() -> None:
+    patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, body={**SEED, "stage": "won"}, at_ms=20)
+    won = {**SEED, "stage": "won"}
+    end = state(won, notes={"1": {"text": "a note"}})
+    made = story([listed(won)], dirty=state(won), end=end, make=patch)
+    found = {f.kind.value: f for f in made.findings()}
+    assert found["dirty-reset"].grade is Grade.PROVEN
+    assert found["state-bleed"].grade is Grade.SUSPECTED
+    assert found["state-bleed"].values == ("lead", "won")
+
+
+def test_two_starts_are_no_reference() -> None:
+    made = Story()
+    made.look("v1", CLEAN)
+    made.look("v2", DIRTY, listed(SEED, LEFT))
+    judgement = made.judge()
+    assert judgement.findings == ()
+    assert judgement.coverage["v1"].not_checked["dirty-reset"] == "no reference"
+
+
+def test_no_majority_is_no_reference() -> None:
+    made = Story()
+    for number in range(4):
+        made.look(f"v{number}", CLEAN if number % 2 else DIRTY)
+    assert made.judge().coverage["v1"].not_checked["dirty-reset"] == "no reference"
+
+
+def test_another_task_or_seed_has_a_start_of_its_own() -> None:
+    made = story([listed(SEED)], dirty=CLEAN)
+    made.add("other", [listed(SEED, LEFT)], [(1, state(SEED, {**LEFT, "id": "D-5c5c"}))], task="t", seed=2)
+    assert made.findings() == ()
+
+
+def test_other_instances_do_not_explain_a_dirty_start() -> None:
+    made = Story()
+    for name in ("v1", "v2", "v3"):
+        made.look(name, CLEAN, instance={"app": "a"})
+    made.add("p", [MAKE], [(1, CLEAN), (30, DIRTY)], task="other", seed=1, instance={"app": "b"})
+    made.look("v4", DIRTY, listed(SEED, LEFT), instance={"app": "a"})
+    (found,) = made.findings()
+    assert (found.kind, found.sub) == ("dirty-reset", "content")
+
+
+def test_a_start_read_while_another_was_at_work_is_not_judged() -> None:
+    made = story([listed(SEED, LEFT)])
+    p = made.traces.pop("p")
+    made.episode("p", p.exchanges, [(3001, CLEAN), (3030, DIRTY)], opened_ms=3000, ended_ms=9000, task="other", seed=1)
+    judgement = made.judge()
+    assert [f.grade for f in judgement.findings if f.kind == "dirty-reset"] == []
+    assert judgement.coverage["v4"].not_checked["dirty-reset"] == "other episodes were at work on the instance"
+
+
+# Values
+
+
+def post(value: str, at: float = 20) -> Any:
+    return exchange("POST", "/notes", sent={"text": "hi"}, status=201, body={"id": value}, at_ms=at)
+
+
+def read(value: str, at: float = 10) -> Any:
+    return exchange("GET", "/feed", body=[{"note": value}], at_ms=at)
+
+
+def notes(*ids: str) -> dict[str, Any]:
+    return {"notes": {key: {"id": key, "text": "hi"} for key in ids}, "users": {"1": {"n": 1}, "2": {"n": 2}}}
+
+
+def test_a_value_that_came_from_another_episode_is_proven_by_the_states() -> None:
+    made = Story()
+    made.add("p", [post(UUID)], [(1, notes()), (30, notes(UUID))])
+    made.add("v", [read(UUID)], [(1, notes(UUID))])
+    (found,) = made.findings()
+    assert (found.kind, found.sub, found.grade, found.episode) == ("state-bleed", "flow", Grade.PROVEN, "v")
+    assert [(w.role, w.address) for w in found.exchanges] == [("write", "r/p#1"), ("read", "r/v#1")]
+    assert found.values == (None, UUID)
+
+
+def test_a_value_that_a_start_held_before_it_was_made_is_a_constant() -> None:
+    made = Story()
+    made.add("p", [post(UUID)], [(1, notes(UUID)), (30, notes(UUID))])
+    made.add("v", [read(UUID)], [(1, notes(UUID))])
+    assert made.findings() == ()
+
+
+def test_a_value_that_no_state_holds_is_only_suspected() -> None:
+    made = Story()
+    made.add("p", [post(UUID)], [(1, notes()), (30, notes())])
+    made.add("v", [read(UUID)], [(1, notes())])
+    assert [f.grade for f in made.findings()] == [Grade.SUSPECTED]
+
+
+def test_without_snapshots_only_the_id_of_what_was_made_is_suspected() -> None:
+    made = Story()
+    made.add("p", [post(UUID)], [])
+    made.add("v", [read(UUID)], [])
+    (found,) = made.findings()
+    assert (found.grade, found.kind) == (Grade.SUSPECTED, "state-bleed")
+    nested = exchange("POST", "/notes", sent={}, status=201, body={"id": 1, "account": {"id": UUID}}, at_ms=20)
+    quiet = Story()
+    quiet.add("p", [nested], [])
+    quiet.add("v", [read(UUID)], [])
+    assert quiet.findings() == ()
+
+
+def test_several_episodes_at_once_that_show_in_another_are_one_suspicion() -> None:
+    made = Hand()
+    others = ["0b7cfa7e-9d55-4c54-b1c5-57b1f7a1c9d3", "c9a0f3de-17b2-4e4b-8a63-0f1e2d3c4b5a"]
+    for number, value in enumerate(others):
+        made.episode(f"p{number}", [post(value, 20 + number)], [(1, notes())], ended_ms=500)
+    made.episode("v", [exchange("GET", "/feed", body=others, at_ms=100)], [(1.5, notes())], ended_ms=500)
+    (found,) = made.findings()
+    assert (found.sub, found.grade, found.blame) == ("isolation", Grade.SUSPECTED, Blame.UNDECIDED)
+    assert found.effect["from"] == ["p0", "p1"]

@@ -1,0 +1,156 @@
+"""Episodes of one task and seed compared: what is claimed, on whom it falls, what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from replayproxy.core.values import Outcome
+from replayproxy.detect.finding import Grade
+from replayproxy.testing import exchange, shifted
+from tests.detect.hand import Hand
+
+STATE = {"deals": {"D-1": {"id": "D-1", "stage": "lead"}}, "x": {"1": {"v": 1}, "2": {"v": 2}}}
+UUIDS = ["6f1c2a52-8a0f-4d0f-9a55-1d4d5cf0a1b2", "0b7cfa7e-9d55-4c54-b1c5-57b1f7a1c9d3"]
+
+
+def score(value: Any, at: float = 10, **more: Any):
+    return exchange("GET", more.pop("target", "/score"), body={"score": value}, at_ms=at, **more)
+
+
+def hand(*episodes: Sequence[Any], states: Sequence[Any] | None = None, **more: Any) -> Hand:
+    """Episodes e0, e1, .. of one task and seed, one after the other, from one start state."""
+    made = Hand()
+    for number, exchanges in enumerate(episodes):
+        later = [moved(e, 1000.0 * number) for e in exchanges]
+        start = states[number] if states else STATE
+        made.episode(
+            f"e{number}", later, [(1000 * number + 1, start)], opened_ms=1000 * number, task="t", seed=1, **more
+        )
+    return made
+
+
+def moved(one: Any, by: float) -> Any:
+    return shifted(one, by)
+
+
+def told(made: Hand) -> list[tuple[str, Any, Any]]:
+    return [(f.episode, *f.values) for f in made.findings() if f.kind == "nondeterminism"]
+
+
+def test_of_two_that_differ_the_later_one_is_told() -> None:
+    made = hand([score(1)], [score(2)])
+    (finding,) = made.findings()
+    assert (finding.kind, finding.grade) == ("nondeterminism", Grade.PROVEN)
+    assert (finding.episode, finding.values) == ("e1", (1, 2))
+    assert [(w.role, w.address) for w in finding.exchanges] == [("witness", "r/e0#1"), ("read", "r/e1#1")]
+    assert finding.snapshots == ("r/e0/s0", "r/e1/s0")
+
+
+def test_of_several_the_one_that_differs_from_most_is_told_wherever_it_stands() -> None:
+    assert told(hand([score(1)], [score(1)], [score(2)], [score(1)])) == [("e2", 1, 2)]
+    assert told(hand([score(2)], [score(1)], [score(1)], [score(1)])) == [("e0", 1, 2)]
+
+
+def test_equal_answers_fresh_ids_and_clocks_are_none() -> None:
+    def made(number: int) -> list[Any]:
+        stamp = f"2023-11-14T22:13:2{number}.010Z"
+        return [
+            exchange("POST", "/deals", sent={"n": 1}, status=201, body={"id": UUIDS[number], "at": stamp}, at_ms=10),
+            exchange("GET", f"/deals/{UUIDS[number]}", body={"id": UUIDS[number], "at": stamp}, at_ms=20),
+        ]
+
+    assert hand(made(0), made(1)).findings() == ()
+
+
+def test_a_list_sorted_by_fresh_ids_has_no_order_of_its_own() -> None:
+    def deals(*keys: str) -> Any:
+        return exchange("GET", "/deals", body=[{"id": key, "n": len(key)} for key in keys], at_ms=20)
+
+    low, high = "D-1111aaaa2222bbbb", "D-9999cccc3333dddd"
+
+    def made(key: str) -> list[Any]:
+        post = exchange("POST", "/deals", sent={"n": 1}, status=201, body={"id": key}, at_ms=10)
+        return [post, deals(*sorted(["D-5", key]))]
+
+    assert hand(made(low), made(high)).findings() == ()
+
+
+def test_a_different_order_of_the_same_rows_counts() -> None:
+    a = exchange("GET", "/deals", body=[{"id": 1}, {"id": 2}], at_ms=10)
+    b = exchange("GET", "/deals", body=[{"id": 2}, {"id": 1}], at_ms=10)
+    (finding,) = hand([a], [b]).findings()
+    assert finding.kind == "nondeterminism"
+
+
+def test_only_the_first_differing_answer_of_a_lane_is_claimed() -> None:
+    made = hand([score(1), score(5, 20, target="/other")], [score(2), score(6, 20, target="/other")])
+    assert told(made) == [("e1", 1, 2)]
+
+
+def test_after_a_different_request_nothing_is_claimed() -> None:
+    made = hand([score(0, 5, target="/a"), score(1)], [score(0, 5, target="/b"), score(2)])
+    assert told(made) == []
+    assert "equal past" in made.judge().coverage["e0"].not_checked["nondeterminism"]
+
+
+def test_failures_and_limits_are_counted_elsewhere() -> None:
+    for other in (
+        score("busy", status=503),
+        score("slow down", status=429),
+        exchange("GET", "/score", status=None, outcome=Outcome.CUT, at_ms=10),
+    ):
+        assert told(hand([score(1)], [other])) == []
+    assert told(hand([score(1)], [score("no", status=404)])) != []
+
+
+def test_unequal_starts_are_not_compared() -> None:
+    dirty = {**STATE, "x": {"1": {"v": 1}, "2": {"v": 7}}}
+    made = hand([score(1)], [score(2)], states=[STATE, dirty])
+    assert told(made) == []
+    assert "start" in made.judge().coverage["e1"].not_checked["nondeterminism"]
+
+
+def test_without_task_and_seed_nothing_is_compared() -> None:
+    made = Hand()
+    for number in range(2):
+        made.episode(f"e{number}", [moved(score(number), 1000.0 * number)], [(1000 * number + 1, STATE)],
+                     opened_ms=1000 * number)  # fmt: skip
+    assert told(made) == []
+    assert made.judge().coverage["e0"].not_checked["nondeterminism"] == "neither task nor seed is known"
+
+
+def test_another_episode_that_wrote_meanwhile_keeps_one_from_claiming() -> None:
+    made = hand([score(1)], [score(2)])
+    write = exchange("POST", "/other", sent={"a": 1}, status=201, body={}, at_ms=1005)
+    made.episode("beside", [write], [(1001, STATE)], opened_ms=1000, ended_ms=1100, task="u", seed=2)
+    assert told(made) == []
+    made.episode("apart", [], [], opened_ms=1000, ended_ms=1100, instance={"app": "other"})
+    assert "meanwhile" in made.judge().coverage["e1"].not_checked["nondeterminism"]
+
+
+def test_a_stale_read_is_not_told_a_second_time_as_nondeterminism() -> None:
+    def deal(at: float, stage: str) -> Any:
+        return exchange("GET", "/deals/D-1", body={"id": "D-1", "stage": stage}, at_ms=at)
+
+    patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, body={"id": "D-1", "stage": "won"}, at_ms=20)
+    won = {**STATE, "deals": {"D-1": {"id": "D-1", "stage": "won"}}}
+    made = Hand()
+    for number, seen in enumerate(("won", "lead")):
+        exchanges = [moved(e, 1000.0 * number) for e in (deal(10, "lead"), patch, deal(30, seen))]
+        states = [(1000 * number + 1, STATE), (1000 * number + 22, won)]
+        made.episode(f"e{number}", exchanges, states, opened_ms=1000 * number, task="t", seed=1)
+    assert [(f.kind, f.episode) for f in made.findings()] == [("stale-read", "e1")]
+
+
+def test_another_state_after_the_same_write_counts() -> None:
+    patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, status=204, at_ms=20)
+    made = Hand()
+    for number, stage in enumerate(("won", "lost")):
+        after = {**STATE, "deals": {"D-1": {"id": "D-1", "stage": stage}}}
+        write = moved(patch, 1000.0 * number)
+        made.episode(f"e{number}", [write], [(1000 * number + 1, STATE), (1000 * number + 22, after)],
+                     opened_ms=1000 * number, task="t", seed=1)  # fmt: skip
+    (found,) = (f for f in made.findings() if f.kind == "nondeterminism")
+    assert (found.sub, found.grade, found.episode, found.values) == ("state", Grade.PROVEN, "e1", ("won", "lost"))
+    assert found.pointer == "state/deals/D-1/stage"
