@@ -19,7 +19,8 @@ from replayproxy.proxy.live import Clock
 from replayproxy.proxy.scribe import Scribe, Ticket
 
 PATIENCE = 10.0
-"""How many seconds one read waits, at most, for a recorder whose queue is full. Then the bytes go on regardless."""
+"""How many seconds reading waits, at most, for a recorder whose queue is full. Then the bytes go on regardless, and no
+read waits again until there has been room."""
 
 _MANY = 1000
 """mitmproxy lets one client have 5 connections to a server at a time; five open streams would block all others."""
@@ -56,6 +57,7 @@ class Connections:
     def __init__(self, scribe: Scribe, clock: Clock) -> None:
         self._scribe, self._clock = scribe, clock
         self._agents: dict[str, _Agent] = {}
+        self._patient = True
 
     def arrived(self, client_id: str, ticket: Ticket | None) -> None:
         """A request came on that connection. Its opening is told with the first of them, so that it has an episode."""
@@ -100,8 +102,14 @@ class Connections:
         async def drain_writers() -> None:
             await drain()
             try:
-                if not self._scribe.room():
+                if self._scribe.room():
+                    self._patient = True
+                elif self._patient:
                     await asyncio.wait_for(self._scribe.wait_room(), PATIENCE)
+            except TimeoutError as error:
+                if self._patient:
+                    self._patient = False
+                    self._fault(None, "back pressure", error)
             except Exception as error:
                 self._fault(None, "back pressure", error)
 

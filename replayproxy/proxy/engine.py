@@ -86,6 +86,8 @@ class ProxyEngine:
         if self._timeout is not None:
             self._tasks.append(asyncio.create_task(self._addon.open.watch_overdue(self._timeout)))
         await asyncio.sleep(0)
+        if self._tasks[0].done():
+            self._tasks[0].result()
 
     async def listen(
         self,

@@ -72,8 +72,11 @@ def _split_prefix(target: bytes) -> tuple[bytes, bytes]:
         return b"", target
     ends = [at for at in (target.find(b"/", 4), target.find(b"?", 4)) if at != -1]
     end = min(ends, default=len(target))
-    rest = target[end:]
-    return target[:end], rest if rest.startswith(b"/") else b"/" + rest
+    lead, rest = target[:end], target[end:]
+    # A client that appends also appends a link that it got from us, which has the prefix already.
+    while rest.startswith(lead) and rest[end : end + 1] in (b"", b"/", b"?"):
+        rest = rest[end:]
+    return lead, rest if rest.startswith(b"/") else b"/" + rest
 
 
 def _split_baggage(value: bytes) -> tuple[str | None, bytes]:

@@ -83,6 +83,20 @@ async def test_a_dynamic_listener_sends_each_request_where_its_ticket_says(w: Wi
     assert [e.upstream for e in w.scribe.exchanges] == [first.url, second.url, first.url]
 
 
+async def test_an_environment_that_restarts_on_its_port_is_reached_anew(w: Wire) -> None:
+    environment, _, agent = await w.between(says(OK))
+    assert await agent.ask(GET) == OK
+    await environment.stop()
+    await w.scribe.until(lambda: "upstream-closed" in w.scribe.kinds())
+    await environment.start()
+    assert await agent.ask(GET) == OK
+    assert environment.connections == 2
+    await w.scribe.exchange(2)
+    first, second = w.scribe.exchanges
+    assert first.agent_connection == second.agent_connection
+    assert first.env_connection != second.env_connection
+
+
 async def test_a_request_without_an_upstream_gets_a_502_of_ours_and_is_local(w: Wire) -> None:
     agent = await w.agent(await w.engine.listen("app", "dynamic"))
     await agent.send(b"POST /rp/e1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000)

@@ -12,7 +12,7 @@ from mitmproxy.certs import CertStore
 
 from replayproxy.core.values import Outcome
 from replayproxy.proxy.listeners import EnvOptions
-from tests.proxy.wire import Peer, Wire, says
+from tests.proxy.wire import Environment, Peer, Wire, says
 
 GET = b"GET /rp/e1/a HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -34,17 +34,17 @@ def _ip(text: str) -> x509.GeneralName:
     return x509.IPAddress(ipaddress.ip_address(text))
 
 
-async def secure(w: Wire, folder: Path, options: EnvOptions, name: str) -> tuple[Peer, str]:
+async def secure(w: Wire, folder: Path, options: EnvOptions, name: str) -> tuple[Peer, Environment]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
     environment = await w.environment(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), ssl=context)
     url = f"https://127.0.0.1:{environment.port}"
     w.scribe.urls[name] = url
-    return await w.agent(await w.engine.listen(name, url, options=options)), url
+    return await w.agent(await w.engine.listen(name, url, options=options)), environment
 
 
 async def test_each_listener_verifies_by_its_own_options(w: Wire, authority: Path) -> None:
-    trusted, url = await secure(w, authority, EnvOptions(ca=authority / "ca.pem"), "trusted")
+    trusted, environment = await secure(w, authority, EnvOptions(ca=authority / "ca.pem"), "trusted")
     insecure, _ = await secure(w, authority, EnvOptions(insecure=True), "insecure")
     unknown, _ = await secure(w, authority, EnvOptions(), "unknown")
     for _ in range(2):
@@ -54,7 +54,8 @@ async def test_each_listener_verifies_by_its_own_options(w: Wire, authority: Pat
     await w.scribe.exchange(5)
     by_env = {exchange.env: exchange for exchange in w.scribe.exchanges}
     assert by_env["trusted"].outcome is by_env["insecure"].outcome is Outcome.ANSWERED
-    assert (by_env["trusted"].upstream, by_env["trusted"].response is not None) == (url, True)
+    assert by_env["trusted"].upstream == f"https://127.0.0.1:{environment.port}"
+    assert environment.connections == 1, "the two requests shared a connection"
     assert (by_env["unknown"].outcome, by_env["unknown"].response) == (Outcome.REFUSED, None)
     assert "certificate" in by_env["unknown"].error.lower()
     assert "upstream-refused" in w.scribe.kinds()
