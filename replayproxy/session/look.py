@@ -63,11 +63,12 @@ def looking(paths: Sequence[Path]) -> Iterator[Stores]:
 
 
 def unattributed(reader: Reader, run: Run) -> int:
-    """How many exchanges of a run no carrier gave an episode."""
+    """How many exchanges of a run no carrier gave an episode. Resets and probes lie there too, and are no trouble."""
     try:
-        return reader.count(reader.episode(run, UNATTRIBUTED))
+        bucket = reader.episode(run, UNATTRIBUTED)
     except UnknownAddress:
         return 0
+    return sum(not (exchange.is_reset or exchange.is_probe) for exchange in reader.exchanges(bucket))
 
 
 def verdicts(reader: Reader, run: Run) -> dict[str, str]:

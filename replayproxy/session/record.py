@@ -164,7 +164,7 @@ async def _run_command(
     recorder: Recorder, command: Sequence[str], signals: Signals, stdout_to_stderr: bool
 ) -> int | NotStarted | None:
     """COMMAND's exit code, why it could not be started, or None when there is none and a signal came."""
-    if not command:
+    if not command or signals.came.is_set():
         await signals.came.wait()
         return None
     urls = recorder.addresses.plain_urls()
