@@ -335,6 +335,26 @@ async def test_an_idle_episode_is_sealed_while_the_recorder_runs(world: Any, tmp
     assert (await recording).exit == 0
 
 
+async def test_how_things_stand_is_told_often_on_a_terminal_and_now_and_then_elsewhere(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, url = world
+    monkeypatch.setattr("replayproxy.session.recorder.PROGRESS_SECONDS", 0.01)
+    for terminal in (True, False):
+        said: list[str] = []
+        standing: list[str] = []
+        progress = standing.append if terminal else None
+        made = options(tmp_path, url, run=f"r{terminal}", log_every=0.01)
+        recording = asyncio.create_task(record(made, say=said.append, progress=progress))
+        async with asyncio.timeout(10):
+            while not (standing if terminal else [line for line in said if "unattributed" in line]):
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (await recording).exit == 3
+        assert any("exchanges 0" in line for line in (standing if terminal else said))
+        assert not (terminal and any("exchanges 0" in line for line in said))
+
+
 async def test_a_fault_of_the_recorder_lets_traffic_pass_and_ends_as_3(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
