@@ -50,7 +50,7 @@ async def by_httpx(url: str) -> list[int]:
     async with httpx.AsyncClient(base_url=url, follow_redirects=True, trust_env=False) as client:
         first = await client.post("/login", json={"user": "a"})
         second = await client.get("/api/old")
-        third = await client.get(second.links["next"]["url"])
+        third = await client.get(second.url.join(second.links["next"]["url"]))
         return [first.status_code, second.status_code, third.status_code]
 
 
