@@ -25,7 +25,7 @@ from replayproxy.serve.bodies import read_body
 from replayproxy.serve.doors import Door
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
-from replayproxy.serve.visit import CLOSED, KEPT, Asked, Dialect, Marks, Visit, Watch, origin_form
+from replayproxy.serve.visit import CLOSED, KEPT, Asked, Dialect, Marks, Visit, Watch, is_marked, origin_form
 from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, plan, problem
 
 PARSE_INLINE = 64 * 1024
@@ -132,7 +132,11 @@ class Origin:
         if visit.scene is None:
             return
         if visit.serve is not None:
-            if not (visit.sender and visit.sender.whole) and visit.serve.entry.exchange.outcome not in HELD:
+            if (
+                not visit.whole
+                and not (visit.sender and visit.sender.whole)
+                and visit.serve.entry.exchange.outcome not in HELD
+            ):
                 visit.scene.replayer.left(visit.serve, self._now())
         elif visit.reading is not None:
             method, target, lane = visit.reading
@@ -160,7 +164,8 @@ class Origin:
     async def _answer(self, visit: Visit) -> web.StreamResponse:
         request, env = visit.request, visit.door.env
         target = origin_form(request.head.path.encode("utf-8", "surrogateescape"))
-        marks = self._dialect.take_marks(target, request.raw_headers, port_episode=visit.door.port_episode)
+        marked = request.raw_headers if is_marked(request.headers) else ()
+        marks = self._dialect.take_marks(target, marked, port_episode=visit.door.port_episode)
         method = request.head.method.encode()
         if self.stage.resets is not None and self.stage.resets.may_be(env, method, marks.target):
             heard = Heard(method, marks.target, request.raw_headers, await self._body(request))
@@ -189,11 +194,19 @@ class Origin:
             await self._say_miss(visit, await scene.explain(found))
             return Ending.KEEP
         visit.serve = found
-        await scene.turn(found)
-        return await self._give(visit, found, marks)
+        if not scene.replayer.may_go(found):
+            await scene.turn(found)
+        ready = scene.ready[found.entry.at]
+        if ready is None or self._pace.speed:
+            return await self._give(visit, found, marks)
+        writer = cast("Writer", visit.request.writer)
+        await writer.write(ready.data, drain=False)
+        visit.whole = True
+        await writer.drain()
+        return ready.ending
 
     async def _body(self, request: web.BaseRequest) -> Body:
-        if request.headers.get("Expect", "").lower() == "100-continue":
+        if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
             await request.writer.write(CONTINUE)
         return await read_body(request.content)
 

@@ -11,9 +11,10 @@ from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
-from replayproxy.core.script import Script, build
+from replayproxy.core.script import Entry, Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
 from replayproxy.errors import DamagedRecord
+from replayproxy.serve.ready import Ready
 from replayproxy.serve.resets import Resets
 from replayproxy.storage import Reader
 
@@ -21,6 +22,7 @@ TURN_LIMIT = 5.0
 """Seconds that an answer waits for what was recorded to come before it."""
 
 STRAYS_KEPT = 1000
+LANES_KEPT = 10_000
 
 
 def load_script(reader: Reader, run: Run, episode: Episode) -> Script:
@@ -50,6 +52,7 @@ class Scene:
 
     def __init__(self, script: Script, reader: Reader, *, order: Order, now: Callable[[], int]) -> None:
         self.replayer = Replayer(script, order)
+        self.ready: Sequence[Ready | None] = ()
         self._reader = reader
         self._now = now
         self._waiting: set[asyncio.Event] = set()
@@ -102,7 +105,8 @@ class Stage:
     """Which episode a request is answered from.
 
     `sole`: the one episode that answers everything, however it is marked. Without it each request is answered from
-    its own; an unmarked one from `unmarked`, where the run has such an episode.
+    its own; an unmarked one from `unmarked`, where the run has such an episode. `prepare` puts answers together when
+    an episode is loaded.
     """
 
     def __init__(
@@ -115,11 +119,14 @@ class Stage:
         order: Order,
         now: Callable[[], int],
         unmarked: str | None = None,
+        prepare: Callable[[Entry], Ready | None] | None = None,
     ) -> None:
         self.run = run
         self.sole = episodes[0] if sole else None
         self.unmarked = unmarked
         self.order = order
+        self._prepare = prepare
+        self._good_lanes: set[str] = {MAIN_LANE}
         self._reader = reader
         self._now = now
         self._episodes = {episode.name: episode for episode in episodes}
@@ -154,8 +161,11 @@ class Stage:
 
     def why_not(self, name: str | None, lane: str) -> str | None:
         """Why a request of that episode and lane is not replayed; None when it is."""
-        if why := why_not_a_lane(lane):
-            return f"the lane mark cannot be used: {why}"
+        if lane not in self._good_lanes:
+            if why := why_not_a_lane(lane):
+                return f"the lane mark cannot be used: {why}"
+            if len(self._good_lanes) < LANES_KEPT:
+                self._good_lanes.add(lane)
         if name is None:
             return f"the request carries no episode, and run {self.run.name} has several"
         episode = self._episodes.get(name)
@@ -187,10 +197,15 @@ class Stage:
             raise
 
     async def _load(self, episode: Episode) -> Scene:
-        script = await asyncio.to_thread(load_script, self._reader, self.run, episode)
+        script, ready = await asyncio.to_thread(self._read, episode)
         scene = self._scenes[episode.name] = Scene(script, self._reader, order=self.order, now=self._now)
+        scene.ready = ready
         self._loading.pop(episode.name, None)
         return scene
+
+    def _read(self, episode: Episode) -> tuple[Script, list[Ready | None]]:
+        script, prepare = load_script(self._reader, self.run, episode), self._prepare
+        return script, [prepare(entry) if prepare else None for entry in script.entries]
 
     def stray(self, request: str, reason: str) -> None:
         """A request that no episode could be asked for. With one episode only it is that one's miss."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,10 +33,14 @@ class Marks(Protocol):
 class Dialect(Protocol):
     """What the recording proxy did between agent and environment: a replay does the same, by the same code."""
 
-    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks: ...
+    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks:
+        """`fields` may be left out where none of them is a mark."""
 
     def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
         """The fields of an answer as the agent of this request is to see them: links and cookie paths put right."""
+
+    def is_plain(self, fields: Fields) -> bool:
+        """Whether every agent sees these fields as the environment sent them."""
 
     def own_answer(self, status: int, outcome: Outcome, detail: str) -> bytes:
         """The answer that the proxy gave in the environment's place."""
@@ -76,7 +80,7 @@ KEPT, CLOSED = _Sent(True), _Sent(False)
 class Visit:
     """One request on its way: what is to be put right when it breaks off.
 
-    `reading`: method, target and lane while its body is being read.
+    `reading`: method, target and lane while its body is being read. `whole`: all bytes of its answer are handed over.
     """
 
     door: Door
@@ -85,6 +89,7 @@ class Visit:
     serve: Serve | None = None
     sender: Sender | None = None
     reading: tuple[bytes, bytes, str] | None = None
+    whole: bool = False
 
     @property
     def is_head(self) -> bool:
@@ -101,6 +106,11 @@ class Watch:
 
     miss: Callable[[Document], None] = lambda document: None
     fault: Callable[[str, BaseException], None] = lambda where, error: None
+
+
+def is_marked(headers: Container[str]) -> bool:
+    """Whether a field carries an identity."""
+    return "X-Replay-Lane" in headers or "X-Replay-Episode" in headers or "baggage" in headers
 
 
 def origin_form(target: bytes) -> bytes:

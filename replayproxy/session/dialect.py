@@ -31,10 +31,6 @@ class Marked(NamedTuple):
     prefix: bytes
 
 
-_MARKS = frozenset({b"x-replay-episode", b"x-replay-lane", b"baggage"})
-_MARK_LENGTHS = frozenset(map(len, _MARKS))
-
-
 @lru_cache(maxsize=4096)
 def _claims_of(target: bytes, port_episode: str | None) -> Claims:
     """What a request claims that carries no mark but its listener or its prefix. Nearly every request of an episode
@@ -49,7 +45,8 @@ class RecordedDialect:
         self._run = run
 
     def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marked:
-        if any(len(name) in _MARK_LENGTHS and name.lower() in _MARKS for name, _ in fields):
+        """`fields` may be left out where none of them is a mark."""
+        if fields:
             marks = take_marks(target, fields, port_episode=port_episode)
             return Marked(marks.claims, marks.target, marks.prefix)
         if port_episode is None and target.startswith(b"/rp/"):
@@ -62,7 +59,7 @@ class RecordedDialect:
         if exchange.response is None:
             return ()
         fields = exchange.response.fields
-        if not any(_may_differ(name, value) for name, value in fields):
+        if self.is_plain(fields):
             return fields
         base = Route(env=door.env, listener=door.url, fixed=None, origin=door.origin, port=door.port)
         return to_agent(
@@ -71,6 +68,10 @@ class RecordedDialect:
             base_url=base.agent_base(agent_host, tls=False),
             prefix=prefix.decode("latin-1"),
         )
+
+    def is_plain(self, fields: Fields) -> bool:
+        """Whether every agent sees these fields as the environment sent them."""
+        return not any(_may_differ(name, value) for name, value in fields)
 
     def _origins(self, exchange: Exchange) -> tuple[str, ...]:
         """The environment's own, as they were when this was recorded."""

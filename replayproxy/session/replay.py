@@ -20,6 +20,7 @@ from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, wors
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
 from replayproxy.serve.origin import Origin
+from replayproxy.serve.ready import ready
 from replayproxy.serve.resets import load_resets
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.visit import Watch
@@ -121,14 +122,16 @@ async def replay(
     Raises Problem for what is refused before anything is served, and `child.NotStarted`.
     """
     run, episodes, sole = chosen(reader, resolved)
+    dialect = RecordedDialect(run)
     stage = Stage(
         reader, run, episodes, sole=sole, order=options.order, now=time.monotonic_ns,
+        prepare=lambda entry: ready(entry, dialect.is_plain),
         unmarked=None if sole else unmarked_episode(reader, run, episodes),
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
     if sole:
         await stage.scene(episodes[0].name)
-    house = _House(stage, options, tell)
+    house = _House(stage, dialect, options, tell)
     with guard.closed() if guard else nullcontext():
         try:
             await house.open()
@@ -141,16 +144,14 @@ async def replay(
 class _House:
     """The servers of one replay, and what ends it."""
 
-    def __init__(self, stage: Stage, options: ReplayOptions, tell: Tell) -> None:
+    def __init__(self, stage: Stage, dialect: RecordedDialect, options: ReplayOptions, tell: Tell) -> None:
         self._stage, self._options, self._tell = stage, options, tell
         self._faults: list[BaseException] = []
         self._over = asyncio.Event()
         self._signals: list[int] = []
         self._missed = False
         watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
-        self._origin = Origin(
-            stage, dialect=RecordedDialect(stage.run), now=time.monotonic_ns, pace=options.pace, watch=watch
-        )
+        self._origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=options.pace, watch=watch)
         self._doors = Doors(self._origin)
         self._specs = specs(stage.run, options)
         host, urls = parse_advertise(options.advertise, self._specs)

@@ -112,9 +112,9 @@ def test_a_fault_of_ours_is_70_with_a_report_and_never_a_contact(store: Store) -
     path = record(store, exchange("GET", "/x", body=b"hello"))
     planted = (
         "import sys\n"
-        "import replayproxy.serve.origin as origin\n"
+        "import replayproxy.core.replayer as replayer\n"
         "def broken(*_): raise ZeroDivisionError('planted')\n"
-        "origin.plan = broken\n"
+        "replayer.Replayer.ask = broken\n"
         "from replayproxy.cli.main import run\n"
         f"print(run(['replay', '--store', {str(path)!r}, 'r/e', '--', sys.executable, '-c', sys.argv[1]]))"
     )

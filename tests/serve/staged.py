@@ -15,6 +15,7 @@ from replayproxy.core.replayer import Order
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.serve.doors import Door
 from replayproxy.serve.origin import Origin
+from replayproxy.serve.ready import ready
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.sending import INSTANT, Pace
 from replayproxy.serve.visit import Watch
@@ -88,17 +89,22 @@ async def staged(
     pace: Pace = INSTANT,
     port_episode: str | None = None,
     unmarked: str | None = None,
+    prepared: bool = True,
 ) -> AsyncIterator[Staged]:
-    """The run, or one episode of it, on stage: one door for each environment."""
+    """The run, or one episode of it, on stage: one door for each environment. `prepared`: as in a real replay."""
     reader = store.reader()
     chosen = [reader.episode(run, sole)] if sole else reader.episodes(run)
-    stage = Stage(reader, run, chosen, sole=sole is not None, order=order, now=time.monotonic_ns, unmarked=unmarked)
+    dialect = RecordedDialect(run)
+    stage = Stage(
+        reader, run, chosen, sole=sole is not None, order=order, now=time.monotonic_ns, unmarked=unmarked,
+        prepare=(lambda entry: ready(entry, dialect.is_plain)) if prepared else None,
+    )  # fmt: skip
     if sole:
         await stage.scene(sole)
     misses: list[Document] = []
     faults: list[BaseException] = []
     watch = Watch(miss=misses.append, fault=lambda where, error: faults.append(error))
-    origin = Origin(stage, dialect=RecordedDialect(run), now=time.monotonic_ns, pace=pace, watch=watch)
+    origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=pace, watch=watch)
     ports = {}
     for env in run.envs:
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

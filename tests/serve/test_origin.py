@@ -290,7 +290,7 @@ async def _with_broken(on: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: object, **_more: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("replayproxy.serve.origin.plan", broken)
+    monkeypatch.setattr("replayproxy.core.replayer.Replayer.ask", broken)
     lines, document = problem(await on.get("/x"))
     assert lines[0] == b"HTTP/1.1 500 Replay Failed"
     assert "planted" in document["detail"]
@@ -329,3 +329,20 @@ async def test_pipelined_requests_are_answered_in_their_order(store: Store) -> N
         answers = await on.call(("\r\n".join(heads) + "Connection: close\r\n\r\n").encode())
         assert on.receipt()["reproduced"] is True
     assert [part.rpartition(b"n")[2] for part in answers.split(b";")[:-1]] == [b"%d" % n for n in range(count)]
+
+
+async def test_an_answer_put_together_beforehand_is_the_same_bytes(store: Store) -> None:
+    run = record(store, {"e": [
+        exchange("GET", "/a", body=b"abc", headers=CHUNKED, chunks=[(1, 1), (2, 2)]),
+        exchange("GET", "/b", status=404, body={"no": 1}),
+        exchange("HEAD", "/c", headers={"Content-Length": "7"}),
+        exchange("GET", "/d", body=b"to the end", headers={}),
+        exchange("GET", "/e", headers={"Location": "/a", "Content-Length": "0"}),
+    ]})  # fmt: skip
+    seen = []
+    for prepared in (True, False):
+        async with staged(store, run, prepared=prepared) as on:
+            asks = [("GET", "/a"), ("GET", "/b"), ("HEAD", "/c"), ("GET", "/d"), ("GET", "/e")]
+            seen.append([await on.get(target, method=method) for method, target in asks])
+            assert on.receipt()["reproduced"] is True
+    assert seen[0] == seen[1]

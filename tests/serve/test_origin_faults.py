@@ -24,7 +24,8 @@ STEPS = (
     "replayproxy.core.replayer.Replayer.may_go",
     "replayproxy.serve.scene.Stage.whose",
     "replayproxy.serve.scene.Stage.why_not",
-    "replayproxy.serve.scene.Scene.turn",
+    "replayproxy.serve.origin.is_marked",
+    "replayproxy.serve.origin.Origin._play",
 )
 
 
@@ -55,6 +56,18 @@ async def test_a_fault_in_any_step_is_a_local_500_and_no_reproduction(
     assert receipt["reproduced"] is False
     assert len(receipt["faults"]) == 1
     assert receipt["upstream_contacts"] == 0
+
+
+async def test_a_fault_while_an_answer_waits_for_its_turn_is_a_local_500(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record(store, {"e": [
+        exchange("POST", "/x", lane="a", at_ms=0), exchange("GET", "/x", lane="main", at_ms=50),
+    ]})  # fmt: skip
+    async with staged(store, run) as on:
+        monkeypatch.setattr("replayproxy.serve.scene.Scene.turn", planted)
+        assert (await asked(on))[0] == b"HTTP/1.1 500 Replay Failed"
+        assert on.receipt()["faults"]
 
 
 @pytest.mark.parametrize("step", ["replayproxy.serve.scene.nearest", "replayproxy.serve.scene.miss_document"])
