@@ -70,7 +70,7 @@ def receipt_lines(receipt: Mapping[str, Any], code: int) -> list[str]:
 def _verdict(receipt: Mapping[str, Any]) -> str:
     if receipt["reproduced"]:
         return "REPRODUCED"
-    if not sum(receipt["served"].values()) and not receipt["missed"]:
+    if not receipt["requests"] and not receipt["missed"] and not receipt["faults"]:
         return "CANNOT BE JUDGED (nothing was asked for)"
     if receipt["lane_ambiguous"] and receipt["first_divergence"] is None:
         return "CANNOT BE JUDGED (lanes ambiguous)"
