@@ -10,7 +10,7 @@ Every table has a mark among the entries, so that a table without rows is part o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from replayproxy.core.prollynode import (
@@ -26,6 +26,7 @@ from replayproxy.core.prollynode import (
     cut,
     decode,
     decode_value,
+    document_of,
     encode,
     encode_value,
     ends_node,
@@ -36,7 +37,7 @@ from replayproxy.core.rowcode import NoRow
 from replayproxy.core.values import Row, RowChange, Rows
 
 __all__ = [
-    "Load", "NoRow", "Tree", "UnknownNode", "apply", "build", "children", "count", "diff", "node_addresses",
+    "Load", "NoRow", "Tree", "UnknownNode", "apply", "build", "children", "count", "diff", "exact", "node_addresses",
     "row", "rows",
 ]  # fmt: skip
 
@@ -91,12 +92,21 @@ def apply(root: bytes, changes: Iterable[RowChange], load: Load) -> Tree:
 
 
 def rows(root: bytes, load: Load) -> Rows:
-    """The whole state."""
+    """The whole state as JSON values: what JSON cannot hold is shown by its tag (core.rowcode)."""
+    return _read(root, load, document_of)
+
+
+def exact(root: bytes, load: Load) -> Rows:
+    """The whole state as it was given to `build`, bytes and all: what a restore writes."""
+    return _read(root, load, decode_value)
+
+
+def _read(root: bytes, load: Load, read: Callable[[bytes, Load], Row]) -> Rows:
     state: dict[str, dict[str, Row]] = {}
     for key, value in _leaves(decode(load(root)), load):
         content = state.setdefault(bytes_text(key[0]), {})
         if len(key) == 2:
-            content[bytes_text(key[1])] = decode_value(value, load)
+            content[bytes_text(key[1])] = read(value, load)
     return state
 
 
@@ -109,7 +119,7 @@ def _leaves(node: Node, load: Load) -> Iterator[tuple[Key, bytes]]:
 
 
 def row(root: bytes, table: str, key: str, load: Load) -> Row | None:
-    """One row, or None; loads one path."""
+    """One row as a JSON value, or None; loads one path."""
     wanted: Key = (text_bytes(table), text_bytes(key))
     node = decode(load(root))
     while True:
@@ -117,7 +127,7 @@ def row(root: bytes, table: str, key: str, load: Load) -> Row | None:
         if at == len(node.items):
             return None
         if not node.level:
-            return decode_value(node.items[at][1], load) if node.keys[at] == wanted else None
+            return document_of(node.items[at][1], load) if node.keys[at] == wanted else None
         node = decode(load(node.child(at)))
 
 
@@ -138,7 +148,7 @@ def node_addresses(root: bytes, load: Load) -> set[bytes]:
 
 
 def diff(a: bytes, b: bytes, load: Load, load_b: Load | None = None) -> Iterator[RowChange]:
-    """The rows that differ, in order of table and key; equal subtrees are never loaded.
+    """The rows that differ, as JSON values, in order of table and key; equal subtrees are never loaded.
 
     `load_b` when `b` lies in another store. A table that came or went without rows is a change of key "" from or
     to an empty object.
@@ -157,8 +167,8 @@ def diff(a: bytes, b: bytes, load: Load, load_b: Load | None = None) -> Iterator
             yield RowChange(
                 table=table,
                 key=bytes_text(key[1]),
-                before=None if before is None else decode_value(before, load),
-                after=None if after is None else decode_value(after, load_b),
+                before=None if before is None else document_of(before, load),
+                after=None if after is None else document_of(after, load_b),
             )
     if mark is not None:
         yield mark

@@ -157,9 +157,21 @@ def in_pieces(data: bytes) -> Iterator[bytes]:
 
 
 def decode_value(value: bytes, load: Load) -> Row:
-    if value[:1] == b"r":
-        value = b"".join(_piece(load(address)) for address in _addresses(value))
-    return value[1:] if value[:1] == b"b" else rowcode.decode(value[1:])
+    """The row as it was given."""
+    whole = _whole(value, load)
+    return whole[1:] if whole[:1] == b"b" else rowcode.decode(whole[1:])
+
+
+def document_of(value: bytes, load: Load) -> Row:
+    """The row as a JSON value."""
+    whole = _whole(value, load)
+    return rowcode.document(rowcode.encode(whole[1:]) if whole[:1] == b"b" else whole[1:])
+
+
+def _whole(value: bytes, load: Load) -> bytes:
+    if value[:1] != b"r":
+        return value
+    return b"".join(_piece(load(address)) for address in _addresses(value))
 
 
 def _piece(data: bytes) -> bytes:

@@ -63,11 +63,15 @@ def _fragment(value: float) -> Any:
     return orjson.Fragment(number_text(Decimal(text)) if "e" in text else text.removesuffix(".0"))
 
 
+def document(data: bytes) -> Row:
+    """The row as a JSON value, tags and all: what is compared and shown. Raises NotJson."""
+    return parse(data.decode("utf-8", "surrogatepass"))
+
+
 def decode(data: bytes) -> Row:
-    """The row; numbers as in `jsonvalue.parse`. Raises NotJson on bytes that `encode` never made."""
-    text = data.decode("utf-8", "surrogatepass")
-    value = parse(text)
-    return _untagged(value) if '"$' in text else value
+    """The row as it was given; numbers as in `jsonvalue.parse`. Raises NotJson on bytes that `encode` never made."""
+    value = document(data)
+    return _untagged(value) if b'"$' in data else value
 
 
 def _looks_tagged(value: dict[Any, Any]) -> bool:

@@ -198,8 +198,8 @@ class _Suite:
     def _kept(self, grown: Grown) -> _State:
         self._nodes.update(grown.nodes)
         load = self._nodes.__getitem__
-        aside = {} if grown.aside is None else prolly.rows(grown.aside, load)
-        return _State(grown, prolly.rows(grown.root, load), aside)
+        aside = {} if grown.aside is None else prolly.exact(grown.aside, load)
+        return _State(grown, prolly.exact(grown.root, load), aside)
 
     def _differs(self, wanted: _State, found: _State) -> list[str]:
         if wanted.grown.root == found.grown.root:

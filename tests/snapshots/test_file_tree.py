@@ -46,7 +46,7 @@ def files(root: Path, options: str = "") -> dict[str, Any]:
 def through(rows: Any) -> Any:
     """Rows as they come out of a store."""
     tree = prolly.build(rows)
-    return prolly.rows(tree.root, tree.nodes.__getitem__)
+    return prolly.exact(tree.root, tree.nodes.__getitem__)
 
 
 def restored(root: Path, reading: Reading, options: str = "") -> None:

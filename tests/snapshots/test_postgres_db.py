@@ -104,7 +104,7 @@ def state(dsn: str) -> dict[str, Any]:
 def through(rows: Any) -> Any:
     """Rows as they come out of a store."""
     tree = prolly.build(rows)
-    return prolly.rows(tree.root, tree.nodes.__getitem__)
+    return prolly.exact(tree.root, tree.nodes.__getitem__)
 
 
 def restored(dsn: str, reading: Reading, **context: str) -> None:

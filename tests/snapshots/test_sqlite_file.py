@@ -75,7 +75,7 @@ def restored(path: Path, reading: Reading) -> None:
 def through(rows: Any) -> Any:
     """Rows as they come out of a store."""
     tree = prolly.build(rows)
-    return prolly.rows(tree.root, tree.nodes.__getitem__)
+    return prolly.exact(tree.root, tree.nodes.__getitem__)
 
 
 def dump(path: Path) -> list[str]:
