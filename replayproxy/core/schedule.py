@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replayproxy.core.effects import is_write, segments
-from replayproxy.core.values import Event, Exchange, Outcome
+from replayproxy.core.values import Event, Exchange, Outcome, Snapshot, SnapshotStatus
 
 NEVER = 1 << 62
 """The end of an exchange that had none."""
@@ -21,15 +21,18 @@ class Step:
     """One exchange of the plan. It is sent when all of `after` have ended.
 
     `close_after`: the agent closed this answer; it is closed again when these have ended (None: read to its end).
-    `draws`: (exchange, bytes) of streams that were still open when this was sent and had by then given a name that it
-    says: it is sent when so many bytes have come again. `gap`: nanoseconds between what the agent last waited for
-    (else the episode's start) and this request, for `--pace recorded`. `skip`: why it is not sent; what waits for it
-    then waits for what it would have waited for. `undecided`: whether leaving it out leaves the verdict open.
+    `hold_after`: the recording read a state after this write, with nothing in flight; it is read again when these,
+    which had ended before the write, have ended, and what was sent after that reading waits for it. `draws`:
+    (exchange, bytes) of streams that were still open when this was sent and had by then given a name that it says: it
+    is sent when so many bytes have come again. `gap`: nanoseconds between what the agent last waited for (else the
+    episode's start) and this request, for `--pace recorded`. `skip`: why it is not sent; what waits for it then waits
+    for what it would have waited for. `undecided`: whether leaving it out leaves the verdict open.
     """
 
     seq: int
     after: frozenset[int] = frozenset()
     close_after: frozenset[int] | None = None
+    hold_after: frozenset[int] = frozenset()
     draws: tuple[tuple[int, int], ...] = ()
     gap: int = 0
     skip: str = ""
@@ -121,9 +124,10 @@ def plan(
     *,
     reads: Mapping[str, Sequence[str]] | None = None,
     flows: Mapping[int, set[int]] | None = None,
+    snapshots: Sequence[Snapshot] = (),
 ) -> Plan:
     """The order in which to send. `reads`: per environment, requests declared to be reads; `flows`: which answers a
-    request took a name from (`core.bindings.flows`)."""
+    request took a name from (`core.bindings.flows`); `snapshots`: the recorded ones that will be taken again."""
     declared = reads or {}
     ordered = sorted(exchanges, key=lambda e: (e.times.head, e.seq))
     by_seq = {e.seq: e for e in ordered}
@@ -145,12 +149,51 @@ def plan(
         paths = _Paths(ordered, declared)
         for exchange in ordered:
             after[exchange.seq] |= paths.before(exchange)
+    readings = _clean(snapshots, by_seq)
+    holds = _holds(readings, lines)
+    for exchange in ordered:
+        after[exchange.seq] |= _read_before(exchange, readings)
     ends = {e.seq: seen_at(e) for e in ordered}
     start = ordered[0].times.head if ordered else 0
     steps = tuple(
-        replace(_step(e, frozenset(after[e.seq]), lines, ends, start), draws=_draws(e, drawn[e.seq])) for e in ordered
-    )
+        replace(
+            _step(e, frozenset(after[e.seq]), lines, ends, start),
+            draws=_draws(e, drawn[e.seq]), hold_after=frozenset(holds.get(e.seq, ())),
+        )
+        for e in ordered
+    )  # fmt: skip
     return Plan(steps=steps, skipped=tuple(step for step in steps if step.skip))
+
+
+type _Reading = tuple[int, Exchange]
+"""(when it was done, the write that it followed) of a state that was read with nothing in flight."""
+
+
+def _clean(snapshots: Sequence[Snapshot], by_seq: Mapping[int, Exchange]) -> list[_Reading]:
+    found = []
+    for shot in snapshots:
+        write = by_seq.get(shot.after_seq or 0)
+        if write is not None and shot.status is SnapshotStatus.TAKEN and not shot.in_flight_seq:
+            found.append((shot.done, write))
+    return sorted(found, key=lambda reading: reading[0])
+
+
+def _read_before(exchange: Exchange, readings: Sequence[_Reading]) -> set[int]:
+    """The write whose state was read last before this was sent. Those read earlier are implied: nothing was in flight
+    while they were."""
+    at = bisect_left(readings, sent_at(exchange), key=lambda reading: reading[0]) - 1
+    if at < 0:
+        return set()
+    write = readings[at][1]
+    return {write.seq} if write.seq != exchange.seq and ended_at(write) < sent_at(exchange) else set()
+
+
+def _holds(readings: Sequence[_Reading], lines: Sequence[_Line]) -> dict[int, set[int]]:
+    """What had ended before a write whose state was read. What ended later is left out: it may wait for the write."""
+    return {
+        write.seq: set().union(*(line.last(ended_at, ended_at(write)) for line in lines)) - {write.seq}
+        for _, write in readings
+    }
 
 
 def _draws(e: Exchange, sources: Sequence[Exchange]) -> tuple[tuple[int, int], ...]:

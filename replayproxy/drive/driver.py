@@ -141,6 +141,8 @@ class Driver:
         self.drive.live[step.seq] = live
         del self.drive.running[step.seq], self._bodies[step.seq]
         self._bindings.learn(recorded, request, live.response)
+        for seq in step.hold_after:
+            await self._ended[seq].wait()
         if await self._watcher.answered(recorded, live):
             self.drive.stopped = True
         done = replace(live, times=replace(live.times, c_out=time.monotonic_ns()))

@@ -50,7 +50,8 @@ def is_loopback(host: str) -> bool:
     if low == "localhost" or low.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(low.strip("[]")).is_loopback
+        address = ipaddress.ip_address(low.strip("[]"))
+        return address.is_loopback or address.is_unspecified  # 0.0.0.0 is this machine
     except ValueError:
         return False
 

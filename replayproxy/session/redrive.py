@@ -137,7 +137,9 @@ def _prepared(reader: Reader, run: Run, episode: Episode, ask: Ask) -> Redriven:
     one.targets = targets(trace, ask.words)
     exchanges = settled(trace.exchanges, trace.events)
     used = flows(exchanges, one.targets.recorded)
-    one.plan = plan(exchanges, reads=one.targets.reads, flows=used)
+    taken = {loaded.name for loaded in one.targets.loaded}
+    shots = [shot for shot in trace.snapshots if shot.when == "write" and shot.name in taken]
+    one.plan = plan(exchanges, reads=one.targets.reads, flows=used, snapshots=shots)
     if all(step.skip for step in one.plan.steps):
         what = "holds no exchange" if not trace.exchanges else "holds nothing that can be sent again"
         one.problem = CannotJudge(f"{trace.address} {what}")

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from replayproxy.core.schedule import why_not_sent
 from replayproxy.core.values import Episode, Run, Trace
 from replayproxy.drive.driver import Target
-from replayproxy.drive.origin import Origin, origin
+from replayproxy.drive.origin import Origin, is_loopback, origin
 from replayproxy.errors import CannotJudge, WrongUsage
 from replayproxy.session.config import Config
-from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset, is_loopback, parse_env, parse_reset
+from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset, parse_env, parse_reset
 from replayproxy.state.loader import Loaded, load, parse_named
 from replayproxy.state.spec import redacted, with_secrets
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replayproxy.core.effects import is_write, may_conflict
 from replayproxy.core.schedule import Plan, ended_at, plan, seen_at, sent_at, settled
 from replayproxy.core.values import Event, Exchange, Outcome, WebSocket
-from replayproxy.testing import MS, exchange, trace
+from replayproxy.testing import MS, exchange, snapshot, trace
 
 
 def planned(*exchanges: Exchange, **more: object) -> Plan:
@@ -167,16 +167,41 @@ def episodes(draw: st.DrawFn) -> list[Exchange]:
     return made
 
 
-@given(episodes())
-def test_every_plan_can_be_carried_out_and_keeps_each_lanes_order(made: list[Exchange]) -> None:
+def test_a_state_that_was_read_with_nothing_in_flight_is_read_so_again() -> None:
+    made = trace(
+        [
+            exchange("GET", "/slow", at_ms=0, took_ms=8, lane="a"),
+            exchange("POST", "/deals", at_ms=10, took_ms=5, lane="b"),
+            exchange("GET", "/slots", at_ms=30, lane="c"),
+            exchange("POST", "/notes", at_ms=40, took_ms=5, lane="d"),
+        ]
+    ).exchanges
+    clean = replace(snapshot(1, b"r", at_ms=16), after_seq=2)
+    torn = replace(snapshot(2, b"r", at_ms=46), after_seq=4, in_flight_seq=(3,))
+    steps = plan(made, snapshots=[clean, torn]).steps
+    assert [set(step.after) for step in steps] == [set(), set(), {2}, {2}]
+    assert [set(step.hold_after) for step in steps] == [set(), {1}, set(), set()]
+
+
+@given(episodes(), st.lists(st.tuples(st.integers(1, 12), st.integers(0, 90)), max_size=4))
+def test_every_plan_can_be_carried_out_and_keeps_each_lanes_order(
+    made: list[Exchange], read: list[tuple[int, int]]
+) -> None:
     numbered = trace(made).exchanges
     by_seq = {e.seq: e for e in numbered}
-    steps = {step.seq: step for step in plan(numbered).steps}
+    shots = [
+        replace(snapshot(n, b"r", at_ms=min(ended_at(by_seq[seq]), 10**9) / MS + late, took_ms=2), after_seq=seq)
+        for n, (seq, late) in enumerate(read)
+        if seq in by_seq
+    ]
+    steps = {step.seq: step for step in plan(numbered, snapshots=shots).steps}
     started: set[int] = set()
     ended: set[int] = set()
     while len(ended) < len(steps):
         ready = {seq for seq, step in steps.items() if seq not in started and step.after <= ended}
-        over = {seq for seq in started - ended if (steps[seq].close_after or set()) <= ended}
+        over = {
+            seq for seq in started - ended if (steps[seq].close_after or set()) | steps[seq].hold_after <= ended
+        }
         assert ready or over, "it waits for ever"
         started |= ready
         ended |= over
