@@ -7,6 +7,7 @@ and a fault of the episode; it is never passed on to anybody. An answer that has
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ HOLD_AT_LEAST = 60.0
 
 BACKLOG = 4096
 """With asyncio's 100, a burst of agents waits for seconds."""
+
+_SILENT = logging.getLogger(__name__)
+_SILENT.setLevel(logging.CRITICAL + 1)
+"""aiohttp would print a traceback for a request that it cannot read; here that is a miss like any other."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -82,7 +87,7 @@ class Origin:
             return Asked(message, *parts, loop)
 
         server = web.Server(
-            handler, request_factory=factory, handler_cancellation=True, access_log=None,
+            handler, request_factory=factory, handler_cancellation=True, access_log=None, logger=_SILENT,
             auto_decompress=False, max_line_size=2**20, max_field_size=2**20, max_headers=10**5,
         )  # fmt: skip
         listener = await loop.create_server(server, sock=bound, backlog=BACKLOG)

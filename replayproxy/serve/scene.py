@@ -135,6 +135,7 @@ class Stage:
         self._strays: dict[tuple[str, str], Stray] = {}
         self._closed: dict[str, str] = {}
         self.resets: Resets | None = None
+        self.asked_incomplete = False
         self.faults: list[str] = []
 
     @property
@@ -172,6 +173,7 @@ class Stage:
         if episode is None:
             return f"run {self.run.name} has no episode {name!r}"
         if episode.state is not EpisodeState.SEALED:
+            self.asked_incomplete = True
             return f"{self.run.name}/{name} is {episode.state}: it cannot be replayed"
         if name in self._closed:
             return f"{self.run.name}/{name}: {self._closed[name]}"

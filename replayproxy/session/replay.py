@@ -149,7 +149,7 @@ class _House:
         self._faults: list[BaseException] = []
         self._over = asyncio.Event()
         self._signals: list[int] = []
-        self._missed = False
+        self._child: children.Child | None = None
         watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
         self._origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=options.pace, watch=watch)
         self._doors = Doors(self._origin)
@@ -204,6 +204,7 @@ class _House:
             own={spec.name: spec.variable for spec in self._specs},
         )  # fmt: skip
         child = await children.start(children.filled(command, urls), environ, stdout_to_stderr=stdout_to_stderr)
+        self._child = child
         ended, over = asyncio.ensure_future(child.wait()), asyncio.ensure_future(self._over.wait())
         try:
             await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -218,6 +219,8 @@ class _House:
     def _on_signal(self, number: int) -> None:
         if self._signals:
             # A second one is impatience: nothing here needs to be put in order.
+            if self._child is not None:
+                self._child.kill()
             os._exit(Exit.INTERRUPTED_TWICE)
         self._signals.append(number)
         self._over.set()
@@ -225,7 +228,6 @@ class _House:
     def _on_miss(self, document: Document) -> None:
         self._tell.miss(document)
         if self._options.stop_on_miss:
-            self._missed = True
             self._over.set()
 
     async def close(self) -> None:
@@ -236,7 +238,7 @@ class _House:
     def outcome(self, command_exit: int | None, contacts: int) -> Replayed:
         receipt = self._stage.receipt(contacts)
         own = [Exit.STORE if isinstance(fault, StoreTrouble) else Exit.OURS for fault in self._faults]
-        code = worst(judged(receipt), *own)
+        code = worst(judged(receipt), Exit.UNJUDGED if self._stage.asked_incomplete else 0, *own)
         if command_exit and code in (Exit.OK, Exit.DIFFERENT, Exit.UNJUDGED):
             code = command_exit  # what the agent's own end says is not hidden; the receipt is in the summary
         return Replayed(receipt=receipt, exit=code, command_exit=command_exit, faults=self._faults)

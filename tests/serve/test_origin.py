@@ -217,7 +217,9 @@ async def test_one_episode_answers_unmarked_and_foreign_traffic(store: Store) ->
         assert on.receipt()["reproduced"] is True
 
 
-async def test_requests_that_aiohttp_refuses_are_counted_as_missed(store: Store) -> None:
+async def test_requests_that_aiohttp_refuses_are_counted_as_missed(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = record(store, {"e": [exchange()]})
     async with staged(store, run) as on:
         assert b"200 OK" in await on.get("/x")
@@ -229,6 +231,7 @@ async def test_requests_that_aiohttp_refuses_are_counted_as_missed(store: Store)
             assert b" 400 " in (await on.call(wrong)).partition(b"\r\n")[0]
         receipt = on.receipt()
     assert (receipt["missed"], receipt["reproduced"]) == (3, False)
+    assert capfd.readouterr().err == ""
 
 
 async def test_two_waiting_lanes_are_answered_in_the_recorded_order(store: Store) -> None:

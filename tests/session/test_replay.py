@@ -262,6 +262,20 @@ async def test_a_harness_opens_and_ends_recorded_episodes(store: Store) -> None:
     assert done.receipt["missed"] == 1
 
 
+async def test_an_incomplete_episode_of_a_run_is_not_replayed_and_asking_for_it_is_3(store: Store) -> None:
+    record(store, {"a": [exchange("GET", "/base/x")], "half": [exchange("GET", "/base/x")]}, unsealed=["half"])
+
+    async def use(told: Told) -> None:
+        origin = told.urls["app"].removesuffix("/base")
+        async with httpx.AsyncClient(trust_env=False) as http:
+            assert (await http.get(origin + "/rp/a/base/x")).status_code == 200
+            refused = await http.get(origin + "/rp/half/base/x")
+            assert (refused.status_code, "incomplete" in refused.json()["detail"]) == (470, True)
+
+    done = await serving(store, "r", options(), use)
+    assert (done.exit, done.receipt["incomplete"]) == (3, ["half"])
+
+
 async def test_one_episode_is_opened_under_any_name(store: Store) -> None:
     record(store, {"e": [exchange("GET", "/base/x", body=b"e")], "f": [exchange("GET", "/base/x", body=b"f")]})
 
