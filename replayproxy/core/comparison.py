@@ -72,7 +72,9 @@ class Root:
         if self.state:
             document["state"] = self.state
         if self.snapshots:
-            document["snapshots"] = [f"{episode}/s{n}" for episode, n in zip((a, b), self.snapshots, strict=True)]
+            document["snapshots"] = [
+                f"{episode}/s{n}" if episode else n for episode, n in zip((a, b), self.snapshots, strict=True)
+            ]
         return document
 
 

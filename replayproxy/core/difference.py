@@ -32,8 +32,11 @@ class Difference:
 
     @property
     def general(self) -> str:
-        """The pointer with `*` for every array index."""
-        return jsonvalue.pointer(*["*" if isinstance(token, int) else token for token in self.tokens])[1:]
+        """The pointer with `*` for every array index, and for the key of a row."""
+        general: list[str] = ["*" if isinstance(token, int) else token for token in self.tokens]
+        if general[0] == "state" and len(general) > 2:
+            general[2] = "*"
+        return jsonvalue.pointer(*general)[1:]
 
     @property
     def asked(self) -> bool:

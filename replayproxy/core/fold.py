@@ -68,6 +68,7 @@ class Folding:
         self._paths: dict[tuple[str, ...], _Rooted] = {}  # every beginning of a tainted path, and the path itself
         self._whole: dict[tuple[str, ...], _Rooted] = {}
         self._things: dict[str, dict[str, _Rooted]] = {}  # noun -> key of one thing, or "" for all of them
+        self._keys: dict[tuple[str, ...], _Rooted] = {}  # parts of row keys that are paths themselves, as of files
         self._lanes: dict[str, _Rooted] = {}
 
     def add(self, step: Step) -> None:
@@ -114,6 +115,8 @@ class Folding:
                 self._things.setdefault(noun, {}).setdefault(key, root)
         for noun, key in _rows(step):
             self._things.setdefault(noun, {}).setdefault(key, root)
+        for part in _parts_of_keys(step):
+            self._keys.setdefault(part, root)
 
     def _read(self, step: Step) -> Iterator[_Rooted]:
         """The roots that changed a resource which this step is about."""
@@ -124,6 +127,8 @@ class Folding:
             for end in range(1, len(place)):
                 if place[:end] in self._whole:
                     yield self._whole[place[:end]]
+            if place in self._keys:
+                yield self._keys[place]
             yield from self._thing(_things(place))
         yield from self._thing(_rows(step))
 
@@ -193,6 +198,15 @@ def _rows(step: Step) -> Iterator[tuple[str, str]]:
     for difference in step.differences:
         if difference.tokens[0] == "state":
             yield table_noun(str(difference.tokens[1])), row_id(str(difference.tokens[2]))
+
+
+def _parts_of_keys(step: Step) -> Iterator[tuple[str, ...]]:
+    """Of `files/root/work/a.ics` the parts that a request's path may be: (`root`, `work`), .., (`a.ics`,)."""
+    for difference in step.differences[:_TOLD]:
+        if difference.tokens[0] == "state" and "/" in str(difference.tokens[2]):
+            key = _place(str(difference.tokens[2]))[-8:]
+            yield key[-1:]
+            yield from (key[start:end] for start in range(len(key)) for end in range(start + 2, len(key) + 1))
 
 
 def _as_root(rooted: _Rooted, hide: Hide) -> Root:

@@ -120,3 +120,21 @@ def test_very_many_differences_cost_no_quadratic_time() -> None:
     steps = [step(n, f"/deals/{n}", changed("body/x", n, -n), method="POST") for n in range(1, 5000)]
     assert len(folded(*steps)) >= 1
     assert time.process_time() - began < 5
+
+
+def test_a_file_that_differs_is_what_reads_of_its_folder_follow_from() -> None:
+    digest = Difference(tokens=("state", "files", "root/work/a.ics", "hash"), kind="value", a="1", b="2")
+    row = Step(a=1, b=1, lane="", template="state cal", request="state", differences=(digest,))
+    for path in ("/root/work/", "/work/a.ics"):
+        (root,) = folded(row, step(2, path, changed("body#line=1", "a", "b")))
+        assert (root.kind, by(root)) == ("state", [("state", 1)])
+    assert len(folded(row, step(2, "/home/", changed("body#line=1", "a", "b")))) == 2
+
+
+def test_the_same_column_of_another_row_is_the_same_again() -> None:
+    def row(seq: int, key: str) -> Step:
+        difference = Difference(tokens=("state", "deals", key, "amount"), kind="value", a=seq, b=2 * seq)
+        return Step(a=seq, b=seq, lane="", template="state crm", request="state", differences=(difference,))
+
+    (root,) = folded(row(1, "x"), row(2, "y"))
+    assert by(root) == [("same", 1)]
