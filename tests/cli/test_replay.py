@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -90,22 +93,49 @@ def test_what_is_refused_is_one_line(store: Store, words: list[str], code: int, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_server_ends_well_at_the_first_signal_and_at_once_at_the_second(store: Store, tmp_path: Path) -> None:
-    path = record(store, exchange("GET", "/x", body=b"hello"))
-    ready = tmp_path / "ready.json"
+@contextmanager
+def server(path: Path, ready: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A replay of r/e without a COMMAND, and the URL of its environment."""
     command = [
         sys.executable, "-m", "replayproxy", "replay", "--store", str(path), "r/e", "--json", "--ready-file", str(ready)
     ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        deadline = time.monotonic() + 30
-        while not ready.exists() and time.monotonic() < deadline and server.poll() is None:
-            time.sleep(0.02)
-        url = json.loads(ready.read_text())["envs"]["app"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            deadline = time.monotonic() + 30
+            while not ready.exists() and time.monotonic() < deadline and running.poll() is None:
+                time.sleep(0.02)
+            yield running, json.loads(ready.read_text())["envs"]["app"]
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_a_servers_normal_end(store: Store, tmp_path: Path, number: int) -> None:
+    path = record(store, exchange("GET", "/x", body=b"hello"))
+    with server(path, tmp_path / "ready.json") as (running, url):
         assert urllib.request.urlopen(url + "/x").read() == b"hello"
-        server.send_signal(signal.SIGTERM)
-        out, _ = server.communicate(timeout=20)
-    assert server.returncode == 0
+        running.send_signal(number)
+        out, _ = running.communicate(timeout=20)
+    assert running.returncode == 0
     assert json.loads(out)["reproduced"] is True
+
+
+def test_a_second_signal_ends_it_at_once_with_130(store: Store, tmp_path: Path) -> None:
+    # The read waits for a write of another lane that never comes: the first signal gives it time, the second does not.
+    path = record(
+        store, exchange("POST", "/x", lane="a", at_ms=0), exchange("GET", "/x", lane="main", at_ms=50, body=b"late")
+    )
+    with server(path, tmp_path / "ready.json") as (running, url):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as agent:
+            agent.sendall(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+            time.sleep(0.3)
+            running.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+            assert running.poll() is None
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=20)
+    assert running.returncode == 130
 
 
 def test_a_fault_of_ours_is_70_with_a_report_and_never_a_contact(store: Store) -> None:
