@@ -14,6 +14,7 @@ from replayproxy.session.redrive_report import equal_answers, live_address, show
 from replayproxy.session.redrive_state import short
 
 SHOWN_ROOTS = 5
+SHOWN_NOTES = 3
 SHOWN_SUBSTITUTIONS = 12
 
 
@@ -50,7 +51,10 @@ def _episode(one: Redriven) -> list[str]:
     if len(shown.comparison.roots) > SHOWN_ROOTS:
         lines.append(f"    {len(shown.comparison.roots) - SHOWN_ROOTS} more roots: --json")
     lines += _state(one, shown)
-    lines += [f"    note     {safe(note)}" for note in shown.comparison.notes]
+    notes = list(dict.fromkeys(shown.comparison.notes))
+    lines += [f"    note     {safe(note)}" for note in notes[:SHOWN_NOTES]]
+    if len(notes) > SHOWN_NOTES:
+        lines.append(f"    {len(notes) - SHOWN_NOTES} more notes: --json")
     lines += [f"    undecided because {safe(reason)}" for reason in shown.reasons]
     if one.problem is not None:
         lines.append(f"    stopped after {count(len(one.repetitions), 'repetition')}: {safe(str(one.problem))}")
@@ -71,11 +75,12 @@ def _sent(one: Redriven, shown: Repetition) -> list[str]:
     total, drive = len(one.trace.exchanges), shown.drive
     states = snapshots_of(one, shown)
     assert one.plan is not None
-    line = (
-        f"    sent {len(drive.live)} of {total}   answers equal {equal_answers(one, shown)} of {len(drive.live)}   "
-        f"states equal {states['equal']} of {states['compared']} compared, {states['recorded']} recorded"
-    )
-    lines = [line]
+    answered, compared = len(drive.live), shown.comparison.snapshots_compared
+    lines = [
+        f"    sent     {answered} of {total} requests",
+        f"    answers  {answered} compared, {equal_answers(one, shown)} of them equal before anything is explained",
+        f"    states   {compared} compared, {states['equal']} of them equal before that; {states['recorded']} recorded",
+    ]
     if one.plan.skipped:
         lines.append("    skipped  " + " · ".join(f"#{step.seq} {step.skip}" for step in one.plan.skipped))
     if drive.unsent:

@@ -71,7 +71,9 @@ def test_the_same_behaviour_is_exit_0_and_says_what_was_done(shop: Shop, capsys:
     lines = out.splitlines()
     assert lines[0].startswith(f"SAME  r/e   app={url}")
     assert "read back: equal" in lines[1]
-    assert "sent 4 of 4   answers equal" in lines[2]
+    assert lines[2].split() == ["sent", "4", "of", "4", "requests"]
+    assert lines[3].startswith("    answers  4 compared")
+    assert lines[4].startswith("    states   4 compared")
     assert any("/deals/1 | /deals/31" in line and "from #3" in line and "in #4 target" in line for line in lines)
     assert lines[-1].strip().startswith("next ")
     assert "overwriting the state of app" in err
