@@ -87,11 +87,14 @@ class Driver:
         self._sent: dict[int, Request] = {}
 
     async def run(self) -> Drive:
-        """Returns when all has been answered, or what was in flight when the watcher had seen enough."""
+        """Returns when all has been answered, or what was in flight when the watcher had seen enough. What the watcher
+        or the store raises ends it, as it was raised."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for seq in [seq for seq, left in self._left.items() if left == 0]:
                     tasks.create_task(self._step(seq, tasks))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from several
         finally:
             self._lines.close()
         return self.drive

@@ -141,34 +141,46 @@ class Reading:
         self._fwd = time.monotonic_ns()
         self._first: int | None = None
         self._eof = False
+        self._fault: Exception | None = None
 
     async def run(self, limit: float, leave: Leave | None) -> Answer:
         self._fwd = time.monotonic_ns()
-        writing = asyncio.ensure_future(self._write())
         reading = asyncio.ensure_future(self._read())
+        writing = asyncio.ensure_future(self._write(reading))
         waiting: list[asyncio.Future[Any]] = [reading]
         if leave is not None:
             waiting.append(asyncio.ensure_future(leave(self._body)))
         try:
             done, _ = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            written = writing.done() and not writing.cancelled() and writing.exception() is None
+            if self._fault is not None:
+                raise self._fault
             if reading in done:
-                return self._ended(reading.exception(), written)
+                return self._ended(reading.exception(), writing.done() and writing.result())
             if done:
                 return self._answer(Outcome.CLIENT_GONE, left=True)
             return self._answer(Outcome.TIMED_OUT, error=f"no whole answer within {limit:g} s", left=True)
         finally:
             await _cancelled(writing, *waiting)
 
-    async def _write(self) -> None:
+    async def _write(self, reading: asyncio.Future[None]) -> bool:
+        """Whether all of it could be written. What the environment says when it will not read on is still its answer;
+        a body that our store cannot give is our own trouble and ends the whole."""
         writer = self._connection.writer
-        body = self._message.body()
-        piece: bytes | None = self._message.head + next(body, b"")
-        while piece is not None:
-            writer.write(piece)
-            await writer.drain()
-            # Pieces of a large body come from the store; the loop must go on reading meanwhile.
-            piece = await asyncio.to_thread(next, body, None) if self._message.apart else next(body, None)
+        try:
+            body = self._message.body()
+            piece: bytes | None = self._message.head + next(body, b"")
+            while piece is not None:
+                writer.write(piece)
+                await writer.drain()
+                # Pieces of a large body come from the store; the loop must go on reading meanwhile.
+                piece = await asyncio.to_thread(next, body, None) if self._message.apart else next(body, None)
+        except OSError:
+            return False
+        except Exception as fault:
+            self._fault = fault
+            reading.cancel()
+            return False
+        return True
 
     async def _read(self) -> None:
         while True:

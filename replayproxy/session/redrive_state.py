@@ -171,7 +171,7 @@ class States:
                 done.answers_only.append(env)
             else:
                 reasons = [f"{name}: {why}" for name, why in self._targets.unusable.items() if _of(name, env)]
-                reasons += [f"{s.name}: no start state was recorded ({s.reason})" for s in self._trace.snapshots
+                reasons += [f"{s.name}: no start state was recorded ({s.reason or s.status})" for s in self._trace.snapshots
                             if s.when == "start" and not _usable(s) and _of(s.name, env)]  # fmt: skip
                 done.open[env] = "; ".join(reasons) or "there is neither a snapshot nor a reset"
 

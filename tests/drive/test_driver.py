@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from replayproxy.core.bindings import Bindings, flows
 from replayproxy.core.schedule import plan
 from replayproxy.core.values import Body, Exchange, Outcome
 from replayproxy.drive.driver import Drive, Driver, Target
 from replayproxy.drive.origin import origin
+from replayproxy.errors import DamagedRecord
 from replayproxy.testing import exchange, trace
 from tests.drive.raw_server import Raw, Talk, raw_server
 
@@ -239,3 +242,20 @@ async def test_nobody_there_any_more_is_an_outcome_and_no_crash() -> None:
         pass
     done = await drive(server, [replace(one("GET", "/a", 0))])
     assert done.live[1].outcome is Outcome.REFUSED
+
+
+async def test_a_body_that_the_store_cannot_give_is_told_as_it_is() -> None:
+    big = replace(one("PUT", "/a", 0), request=replace(one("PUT", "/a", 0).request, body=Body(
+        size=9, digest=b"", inline=None, pieces=(b"gone",))))  # fmt: skip
+
+    def damaged(body: Body) -> Iterator[bytes]:
+        raise DamagedRecord("a piece is gone")
+        yield b""
+
+    async with raw_server(Room()) as server:
+        recorded = trace([big]).exchanges
+        driver = Driver(
+            recorded, plan(recorded), {"app": Target(origin=origin(server.url))}, Bindings(), Looks(), pieces=damaged
+        )
+        with pytest.raises(DamagedRecord, match="a piece is gone"):
+            await asyncio.wait_for(driver.run(), 5)
