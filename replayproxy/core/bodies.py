@@ -115,7 +115,7 @@ def form_parts(content_type: bytes, data: bytes) -> list[dict[str, Any]] | None:
     for ended, section in zip(sections[1::2], sections[2::2], strict=True):
         if ended:
             break
-        head, blank, inner = section.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        head, blank, inner = section.partition(b"\r\n\r\n")  # a part may have no header: then head is empty
         if not blank:
             return None
         parts.append(_part(head, inner))
@@ -123,7 +123,7 @@ def form_parts(content_type: bytes, data: bytes) -> list[dict[str, Any]] | None:
 
 
 def _part(head: bytes, inner: bytes) -> dict[str, Any]:
-    lines = [line.partition(b":") for line in head.split(b"\r\n")]
+    lines = [line.partition(b":") for line in head.split(b"\r\n") if line]
     fields: Fields = tuple((name.strip(), value.strip()) for name, _, value in lines)
     disposition = _text(field(fields, b"content-disposition") or b"")
     part: dict[str, Any] = {}

@@ -10,18 +10,22 @@ from urllib.parse import quote
 
 
 def own_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds these addresses as whole ones, with their scheme where it stands before them, percent-encoded or not."""
     spelled = {spelling for name in names if name for spelling in (name, quote(name, safe=""))}
     if not spelled:
         return re.compile(r"(?!)")
     either = "|".join(re.escape(name) for name in sorted(spelled, key=lambda name: (-len(name), name)))
-    return re.compile(rf"(?:(?:https?|wss?)(?:://|%3A%2F%2F))?(?<![\w.-])(?:{either})(?![\w-])(?!\.\w)", re.IGNORECASE)
+    scheme = r"(?:https?|wss?)(?:://|%3A%2F%2F)"
+    return re.compile(rf"(?:{scheme}|(?<![\w.-]))(?:{either})(?![\w-])(?!\.\w)", re.IGNORECASE)
 
 
 def is_number(value: Any) -> bool:
+    """Whether it is a JSON number; true is none."""
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def is_url(text: str) -> bool:
+    """Whether the whole text is a URL or an absolute path (`\\x00`: the environment's own address, taken out)."""
     return bool(re.match(r"(?:[a-z][a-z0-9+.-]*://|/|\x00)\S*\Z", text))
 
 
