@@ -1,8 +1,8 @@
 """`postgres:DSN[?schema=..&where=..&exclude=..]`: the rows of a PostgreSQL schema, read in one transaction.
 
 A row's key is its primary key, else a hash of it all; sequences are part of the state, in the table `sequences`.
-`where` is a condition for the tables that have all columns it names; in it braces are bound as parameters. A table
-whose rows add up to the same hash as before is not fetched again.
+`where` is a condition for the tables that have all columns it names; in it braces are bound as parameters. After
+the first reading only new versions of rows are fetched.
 
 A restore empties the tables and copies the rows in, in one transaction in which no trigger fires and no foreign key
 is checked. It needs the right to set `session_replication_role`.
@@ -13,20 +13,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from replayproxy.errors import WrongUsage
 from replayproxy.state import Changes, Reading, RestoreFailed, Row, Rows, Scope, Spec, StateUnreadable
 from replayproxy.state.delta import changes_between
-from replayproxy.state.postgres_tables import Column, Scheme, Table, columns_named, key_of
+from replayproxy.state.postgres_rows import Held, Source, in_query, quoted, read
+from replayproxy.state.postgres_tables import Column, Query, Scheme, Table, columns_named
 from replayproxy.state.postgres_values import written
 from replayproxy.state.spec import BRACES
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from psycopg.sql import Composable
 
 OURS = ("schema", "where", "exclude")
 TIMEOUT = 25
@@ -38,15 +37,6 @@ SETTINGS = (
 )
 
 type _Connection = Connection[tuple[Any, ...]]
-
-
-@dataclass(kw_only=True)
-class Seen:
-    """A reading: what each table adds up to, the rows, and of each where it lies and what its values do not say."""
-
-    hashes: dict[str, Any] = field(default_factory=dict)
-    rows: dict[str, dict[str, Row]] = field(default_factory=dict)
-    places: dict[str, dict[str, Row]] = field(default_factory=dict)
 
 
 class PostgresDb:
@@ -61,29 +51,25 @@ class PostgresDb:
         self._where = where
         self._bound = [spec.value(word) for word in BRACES.findall(where)]
         self.scope: Scope = spec.scope
-        self._seen: Seen | None = None
+        self._seen: dict[str, Held] | None = None
+        self._columns: dict[str, Any] = {}
 
     def capture(self) -> Reading:
-        before, seen = self._seen, Seen()
+        before, columns, seen = self._seen, self._columns, {}
         with self._session() as live:
             live.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             tables = self._tables(live)
-            seen.hashes = self._hashes(live, tables)
+            self._columns = {label: [(c.name, c.kind) for c in table.columns] for label, table in tables.items()}
             for label, table in tables.items():
-                if before is not None and before.hashes.get(label) == seen.hashes[label]:
-                    seen.rows[label], seen.places[label] = before.rows[label], before.places[label]
-                else:
-                    seen.rows[label], seen.places[label] = self._fetched(live, table)
+                source = self._source(table)
+                (total,) = _query(live)(source.total(), source.bound)
+                same = before is not None and columns.get(label) == self._columns[label]
+                seen[label] = read(_query(live), source, total, before.get(label) if before and same else None)
             if not self._where:  # else they count for rows, too, that are not of this state
-                seen.rows[_sequences_label(tables)] = self._sequences(live)
+                seen[_sequences_label(tables)] = Held(rows=self._sequences(live))
             live.execute("COMMIT")
         self._seen = seen
-        changes = changes_between(before.rows, seen.rows) if before is not None else None
-        if before is None or changes is None:
-            return Reading(rows=dict(seen.rows), aside=dict(seen.places))
-        return Reading(
-            rows=Changes(rows=changes), aside=Changes(rows=changes_between(before.places, seen.places) or ())
-        )
+        return _reading(before, seen)
 
     def restore(self, rows: Rows) -> None:
         self.restore_whole(rows, {})
@@ -110,7 +96,6 @@ class PostgresDb:
     def _session(self) -> Iterator[_Connection]:
         """A session of its own each time: an environment that drops or copies its database must find nobody in it."""
         import psycopg
-        from psycopg.sql import Identifier
 
         try:
             live: _Connection = psycopg.connect(**self._conninfo, autocommit=True)
@@ -118,7 +103,7 @@ class PostgresDb:
             raise StateUnreadable(_line(error)) from error
         with live:
             live.execute(f"{SETTINGS}; SET statement_timeout = '{TIMEOUT}s'")
-            path = ", ".join(Identifier(schema).as_string(live) for schema in self._scheme.schemas)
+            path = ", ".join(map(quoted, self._scheme.schemas))
             live.execute("SELECT set_config('search_path', %s, false)", (path,))
             yield live
 
@@ -128,61 +113,21 @@ class PostgresDb:
             raise StateUnreadable(f"there is no table in schema {', '.join(self._scheme.schemas)}", hint="?schema=NAME")
         if self._where and not columns_named(self._where, tables):
             raise StateUnreadable("where names no column of any table")
-        self._columns = columns_named(self._where, tables)
+        self._named = columns_named(self._where, tables)
         return {table.label: table for table in tables}
 
     def _filters(self, table: Table) -> bool:
-        return bool(self._where) and self._columns <= {column.name for column in table.columns}
+        return bool(self._where) and self._named <= {column.name for column in table.columns}
 
-    def _from(self, table: Table) -> tuple[Composable, list[str]]:
-        """`FROM .. [WHERE ..]` with its parameters."""
-        from psycopg.sql import SQL, Identifier
-
-        clause = SQL("FROM ONLY {} t" if table.only else "FROM {} t").format(Identifier(table.schema, table.name))
+    def _source(self, table: Table) -> Source:
         if not self._filters(table):
-            return clause, []
-        condition = BRACES.sub("%s", self._where.replace("%", "%%"))
-        return clause + SQL(" WHERE (") + SQL(condition) + SQL(")"), self._bound
-
-    def _hashes(self, live: _Connection, tables: dict[str, Table]) -> dict[str, Any]:
-        """Per table: what its rows, and their places, add up to. One statement for all."""
-        from psycopg.sql import SQL, Literal
-
-        parts: list[Composable] = []
-        bound: list[str] = []
-        for label, table in tables.items():
-            clause, values = self._from(table)
-            total = SQL("sum(hashtextextended(t.ctid::text || (t.*)::text, 0)::numeric)")
-            parts.append(SQL("SELECT {}::text, count(*), ").format(Literal(label)) + total + SQL(" ") + clause)
-            bound += values
-        found = live.execute(SQL(" UNION ALL ").join(parts), bound).fetchall()
-        return {label: (n, total, [(c.name, c.kind) for c in tables[label].columns]) for label, n, total in found}
-
-    def _fetched(self, live: _Connection, table: Table) -> tuple[dict[str, Row], dict[str, Row]]:
-        """The rows by key; and where each lies: the order of a scan, which an environment may show in its lists."""
-        from psycopg.sql import SQL, Identifier
-
-        chosen = [SQL("t.ctid::text"), *(SQL("t.{}::text").format(Identifier(c.name)) for c in table.columns)]
-        clause, bound = self._from(table)
-        rows: dict[str, Row] = {}
-        places: dict[str, Any] = {}
-        for place, *texts in live.execute(SQL("SELECT {} ").format(SQL(", ").join(chosen)) + clause, bound):
-            row = {c.name: None if t is None else c.read(t) for c, t in zip(table.columns, texts, strict=True)}
-            key = key_of(table, row, texts, rows)
-            rows[key] = row
-            places[key] = {"at": [int(number) for number in place[1:-1].split(",")]}
-            exact = {c.name: t for c, t in zip(table.columns, texts, strict=True) if t is not None and c.loses(t)}
-            if exact:
-                places[key]["text"] = exact
-        return rows, places
+            return Source(table=table)
+        return Source(table=table, where=BRACES.sub("%s", self._where.replace("%", "%%")), bound=self._bound)
 
     def _sequences(self, live: _Connection) -> dict[str, Row]:
-        from psycopg.sql import SQL, Identifier
-
         state: dict[str, Row] = {}
         for schema, name in self._scheme.sequences(_query(live)):
-            query = SQL("SELECT last_value, is_called FROM {}").format(Identifier(schema, name))
-            for last, called in live.execute(query):
+            for last, called in _query(live)(f"SELECT last_value, is_called FROM {in_query(schema, name)}", ()):
                 state[self._scheme.label(schema, name)] = {"last_value": last, "is_called": called}
         return state
 
@@ -199,52 +144,62 @@ class PostgresDb:
 
     def _empty(self, live: _Connection, tables: Sequence[Table]) -> None:
         import psycopg
-        from psycopg.sql import SQL, Identifier
 
         rest = [table for table in tables if self._filters(table)]
         whole = [table for table in tables if not self._filters(table)]
-        names = [SQL("ONLY {}" if t.only else "{}").format(Identifier(t.schema, t.name)) for t in whole]
+        names = ", ".join(f"{'ONLY ' if t.only else ''}{in_query(t.schema, t.name)}" for t in whole)
         try:
             if whole:
                 with live.transaction():
                     live.execute("SET LOCAL lock_timeout = '2s'")
-                    live.execute(SQL("TRUNCATE ") + SQL(", ").join(names))
+                    _query(live)(f"TRUNCATE {names}", ())
         except (psycopg.errors.LockNotAvailable, psycopg.errors.FeatureNotSupported):
             # A session of the environment sits in an open transaction, or a table that is left out refers to one of
             # these: deleting row by row waits for neither.
             rest = list(tables)
         for table in rest:
-            clause, bound = self._from(table)
-            live.execute(SQL("DELETE ") + clause, bound)
+            source = self._source(table)
+            _query(live)(f"DELETE {source.clause()}", source.bound)
 
     def _fill(self, live: _Connection, table: Table, rows: Any, places: Any) -> None:
-        from psycopg.sql import SQL, Identifier
-
         if not rows:
             return
         known = {column.name: column for column in table.columns}
         columns = list(next(iter(rows.values())))
         if unknown := [column for column in columns if column not in known]:
             raise RestoreFailed(f"table {table.label} has no column {unknown[0]}")
-        names = SQL(", ").join(map(Identifier, columns))
-        into = SQL("COPY {} ({}) FROM STDIN").format(Identifier(table.schema, table.name), names)
-        with live.cursor() as cursor, cursor.copy(into) as copy:
+        into = f"COPY {quoted(table.schema, table.name)} ({', '.join(map(quoted, columns))}) FROM STDIN"
+        with live.cursor() as cursor, cursor.copy(into.encode()) as copy:
             for key in sorted(rows, key=lambda key: (key not in places, places[key]["at"] if key in places else [])):
                 texts = places.get(key, {}).get("text", {})
                 copy.write_row([_text(known[c], rows[key][c], texts.get(c)) for c in columns])
 
     def _set_sequences(self, live: _Connection, wanted: Any) -> None:
-        from psycopg.sql import Identifier
-
         for schema, name in self._scheme.sequences(_query(live)):
             state = wanted.get(self._scheme.label(schema, name))
             if state is not None:
-                sequence = Identifier(schema, name).as_string(live)
-                live.execute("SELECT setval(%s, %s, %s)", (sequence, state["last_value"], state["is_called"]))
+                values = (quoted(schema, name), state["last_value"], state["is_called"])
+                live.execute("SELECT setval(%s, %s, %s)", values)
 
 
-def _query(live: _Connection) -> Any:
-    return lambda text, bound: live.execute(text, bound).fetchall()
+def _query(live: _Connection) -> Query:
+    def ask(text: str, bound: Sequence[Any]) -> list[tuple[Any, ...]]:
+        cursor = live.execute(text.encode(), bound)
+        return cursor.fetchall() if cursor.description else []
+
+    return ask
+
+
+def _reading(before: dict[str, Held] | None, seen: dict[str, Held]) -> Reading:
+    rows = {label: held.rows for label, held in seen.items()}
+    places = {label: held.places for label, held in seen.items()}
+    changes = None
+    if before is not None:
+        changes = changes_between({label: held.rows for label, held in before.items()}, rows)
+        moves = changes_between({label: held.places for label, held in before.items()}, places)
+    if changes is None:
+        return Reading(rows=rows, aside=places)
+    return Reading(rows=Changes(rows=changes), aside=Changes(rows=moves or ()))
 
 
 def _sequences_label(tables: dict[str, Table]) -> str:

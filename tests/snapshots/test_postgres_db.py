@@ -270,6 +270,19 @@ def test_schemas_tables_and_rows_can_be_chosen(dsn: str) -> None:
     assert execute(dsn, "SELECT tenant, v FROM other.pairs ORDER BY tenant") == [("e1", 11), ("e2", 12), ("it's", 3)]
 
 
+def test_odd_names_are_no_trouble(dsn: str) -> None:
+    execute(dsn, """CREATE TABLE "50%s ""x"" " ("a b" serial PRIMARY KEY, "%s" text); CREATE TABLE sequences (n int)""")
+    execute(dsn, """INSERT INTO "50%s ""x"" " ("%s") VALUES ('v')""")
+    one = provider(dsn)
+    reading = one.capture()
+    assert reading.rows['50%s "x" '] == {"1": {"a b": 1, "%s": "v"}}
+    assert (reading.rows["sequences"], "deals_id_seq" in reading.rows["sequences (all)"]) == ({}, True)
+    execute(dsn, """UPDATE "50%s ""x"" " SET "%s" = 'w'""")
+    assert [change.after["%s"] for change in one.capture().rows.rows] == ["w"]
+    restored(dsn, reading)
+    assert prolly.build(state(dsn)).root == prolly.build(reading.rows).root
+
+
 def test_a_value_in_braces_is_never_sql(dsn: str) -> None:
     evil = "x' OR '1'='1'; DROP TABLE deals; --"
     rows = provider(f"{dsn}?where=a={{task}} AND v LIKE '%25v'", task=evil).capture().rows
