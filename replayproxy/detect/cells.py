@@ -34,6 +34,11 @@ class Row:
     table: str
     key: str
 
+    @property
+    def of_path(self) -> bool:
+        """Whether it is named by a path alone, because no snapshot shows it."""
+        return self.table.startswith("/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -98,6 +103,9 @@ class Paths(Tables):
     def place(self, target: bytes) -> Place | None:
         parts = segments(target)
         return Place(table="/" + "/".join(parts), key="") if parts else None
+
+
+PATHS = Paths()
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from typing import Any
 from replayproxy.core.canonical import Kind, View, all_fields
 from replayproxy.core.effects import is_write
 from replayproxy.core.values import Exchange, Outcome, Run
-from replayproxy.detect.cells import Place, Row, Shown, Tables, asks_for_the_past, created, query_names, shown
+from replayproxy.detect.cells import PATHS, Place, Row, Shown, Tables, asks_for_the_past, created, query_names, shown
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
 from replayproxy.detect.views import Views
@@ -86,20 +86,22 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
     answer = views.of(response.fields, response.body) if response is not None and whole else None
     status = response.status if response is not None else None
     reads = whole and effect is Effect.NONE and exchange.request.method != b"HEAD" and exchange.times.fwd is not None
+    # A path that names no table of the state is a row of its own, which no snapshot shows.
+    named, by = (place, tables) if place is not None else (PATHS.place(exchange.request.target), PATHS)
     past = asks_for_the_past(exchange.request.target)
     rows: Sequence[Shown] = ()
     absent: Row | None = None
     if reads and answer is not None and not past and status in (200, 203):
-        rows = shown(answer, place, tables)
-    elif reads and not past and status in (404, 410) and place is not None and place.key is not None and not place.rest:
-        absent = Row(place.table, place.key)
+        rows = shown(answer, named, by)
+    elif reads and not past and status in (404, 410) and named is not None and named.key is not None and not named.rest:
+        absent = Row(named.table, named.key)
     sets: Mapping[tuple[Row, str], str] = {}
     asked: Mapping[str, Any] = {}
     if effect is not Effect.NONE:
         sent = views.of(exchange.request.fields, exchange.request.body)
         asked = _asked(sent)
         if status is not None and 200 <= status < 300 and answer is not None:
-            sets = _sets(exchange, place, tables, sent, answer)
+            sets = _sets(exchange, named, by, sent, answer)
     return Op(
         episode=episode, seq=exchange.seq, env=exchange.env, lane=exchange.lane,
         method=exchange.request.method.decode("ascii", "replace"),

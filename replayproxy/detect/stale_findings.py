@@ -70,6 +70,8 @@ def _grade(timeline: Timeline, stale: Stale) -> tuple[Grade, str]:
     total, explained = len(timeline.changes), timeline.explained
     if not timeline.shots:
         return Grade.SUSPECTED, "there are no snapshots: writers that do not pass the proxy would go unnoticed"
+    if stale.sight.row.of_path:
+        return Grade.SUSPECTED, "no snapshot shows this path: writers that do not pass the proxy would go unnoticed"
     if total == 0:
         return Grade.SUSPECTED, "no snapshot shows the write: how many writers go unnoticed is not known"
     if explained < COVERAGE_GATE * total:
@@ -129,13 +131,14 @@ def _title(stale: Stale, late: float) -> str:
 
 
 def _snapshots(run: str, timeline: Timeline, stale: Stale) -> tuple[str, ...]:
-    near = list(timeline.near(stale.sight.op.fwd, stale.sight.op.end)) if timeline.shots else []
+    shown = timeline.shows(stale.sight.row)
+    near = list(timeline.near(stale.sight.op.fwd, stale.sight.op.end)) if shown else []
     return tuple(snapshot_address(run, timeline.shots[i].episode, timeline.shots[i].snapshot) for i in near)
 
 
 def _assumptions(timeline: Timeline, sight: Sight, agreement: Agreement) -> tuple[str, ...]:
     told = ["a write sets its values within the time between its request and its answer"]
-    if timeline.shots:
+    if timeline.shows(sight.row):
         told.append(
             f"snapshots show the system of record, each row at one instant; {timeline.explained} of "
             f"{len(timeline.changes)} state changes are explained by recorded writes"

@@ -14,7 +14,7 @@ from typing import Any
 
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.cells import Row, Shown
-from replayproxy.detect.history import ALWAYS, Blind, History, Reading, State, Verdict, Version, judge
+from replayproxy.detect.history import ALWAYS, NO_LINE, Blind, History, Reading, State, Verdict, Version, judge
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Op
 from replayproxy.detect.timeline import Timeline, cell
@@ -57,8 +57,7 @@ class Judged:
     stale: list[Stale] = field(default_factory=list)
     current: int = 0
     unknown: int = 0
-    mapped: int = 0
-    unmapped: int = 0
+    mapped: int = 0  # reads that show a row which snapshots tell of
     declared: int = 0
 
 
@@ -105,7 +104,7 @@ def _learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> Non
     for op in reads:
         near = list(timeline.near(op.fwd, op.end))
         for one in op.rows:
-            for index in near:
+            for index in near if timeline.shows(one.row) else ():
                 if timeline.quiet(one.row, op.fwd, op.end, index):
                     _compare(timeline, op, one, index, agreement)
                     break
@@ -131,11 +130,11 @@ def _sights(
 ) -> dict[tuple[Row, str], list[Sight]]:
     found: dict[tuple[Row, str], list[Sight]] = defaultdict(list)
     for op in reads:
-        result.unmapped += not op.rows and op.absent is None
-        result.mapped += bool(op.rows) or op.absent is not None
+        told = [one.row for one in op.rows] + ([op.absent] if op.absent is not None else [])
+        result.mapped += any(timeline.shows(row) for row in told)
         for one in op.rows:
             if one.row in rows:
-                for sight in _shown(op, one, with_pair=bool(timeline.shots)):
+                for sight in _shown(op, one, with_pair=timeline.shows(one.row)):
                     if sight.pair is None or not agreement.dropped(sight.pair):
                         found[one.row, sight.column].append(sight)
     for row, sight in _not_there(timeline, reads, rows, found):
@@ -187,7 +186,7 @@ def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator
 
 def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:
     """Whether the row, when this list left it out, was what it was when the same list showed it."""
-    if not timeline.shots:
+    if not timeline.shows(row):
         return False
     contents = []
     for asker in (op, *(other for other in askers if any(one.row == row for one in other.rows))):
@@ -216,17 +215,19 @@ def _history(
 ) -> History:
     known = effects.get((row, column), [])
     versions = [Version(inv=op.fwd, end=op.end, value=value, ref=op) for op, value in known]
-    said = {(op.episode, op.seq) for op, _ in known} | timeline.accounted
+    said = {(op.episode, op.seq) for op, _ in known}
+    if timeline.shows(row):
+        said |= timeline.accounted
     writes = timeline.writes
     blind = [op for op in writes.closed if (op.episode, op.seq) not in said]
     blind += [op for op in writes.floating if (op.episode, op.seq) not in said and op.touches(row, writes.paths)]
-    if not timeline.shots:
+    if not timeline.shows(row):
         versions += _found_at_first(timeline, sights)
     return History(
         versions=versions,
         blind=[Blind(inv=op.fwd, end=op.end) for op in blind],
         readings=[Reading(fwd=s.op.fwd, up_end=s.op.end, value=s.normal, ref=s) for s in sights],
-        line=timeline.line,
+        line=timeline.line if timeline.shows(row) else NO_LINE,
         runs=timeline.values(row, column),
     )
 
@@ -255,7 +256,7 @@ def _current(timeline: Timeline, sight: Sight, writer: Op | None) -> Any:
     """The value that the read should have shown, as the state or the write spelled it."""
     if sight.column == PRESENCE:
         return ABSENT if sight.value == PRESENT else PRESENT
-    near = next(timeline.near(sight.op.fwd, sight.op.end), None) if timeline.shots else None
+    near = next(timeline.near(sight.op.fwd, sight.op.end), None) if timeline.shows(sight.row) else None
     if near is not None and timeline.line.done[near] < sight.op.fwd:
         content = timeline.row_at(sight.row, near)
         shows_old = cell(content, sight.column) == sight.normal

@@ -127,6 +127,10 @@ class Timeline:
 
     # What the state was
 
+    def shows(self, row: Row) -> bool:
+        """Whether snapshots tell of the row."""
+        return bool(self.shots) and not row.of_path
+
     def row_at(self, row: Row, index: int) -> Any | None:
         """The row as the snapshot of that index shows it."""
         runs = self._runs.get(row)
@@ -135,8 +139,8 @@ class Timeline:
         return runs[bisect_right(runs, index, key=lambda run: run[0]) - 1][1]
 
     def values(self, row: Row, column: str) -> list[tuple[int, str]]:
-        """(index of the first snapshot that shows it, value) of one cell, in order; empty without snapshots."""
-        if not self.shots:
+        """(index of the first snapshot that shows it, value) of one cell, in order; empty if none shows the row."""
+        if not self.shows(row):
             return []
         runs = self._runs.get(row) or [(0, self.states.row(self.shots[0].root, row))]
         found: list[tuple[int, str]] = []
@@ -180,8 +184,9 @@ class Timeline:
                 if after != cell(change.before, column):
                     yield change.by, change.row, column, after, "snapshot"
         for op in self.writes.all:
-            if (op.episode, op.seq) not in self.accounted:
-                for (row, column), value in op.sets.items():
+            known = (op.episode, op.seq) in self.accounted
+            for (row, column), value in op.sets.items():
+                if row.of_path or not known:
                     yield op, row, column, value, "answer"
 
 
