@@ -14,7 +14,8 @@ from replayproxy.cli.check_text import text
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option, store_paths
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
-from replayproxy.session.check import Demands, Progress, check, fail_on, merged, required
+from replayproxy.session.check import Progress, check, fail_on, required
+from replayproxy.session.check_document import Demands, merged
 from replayproxy.session.config import discover
 
 
@@ -62,7 +63,7 @@ def command(
         )  # fmt: skip
     unsaved = {part.judgement.run: part.saved for part in parts}
     if as_json:
-        echo_json(merged(parts))
+        echo_json(merged([part.to_json() for part in parts]))
         for run, why in unsaved.items():
             if why:
                 click.echo(f"replayproxy: the check of {safe(run)} was not saved: {safe(why)}", err=True)

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from replayproxy.cli.common import columns, count, safe
+from replayproxy.cli.moments import moment
 
 GRADES = ("proven", "confirmed", "suspected")
 KINDS = ("state-bleed", "stale-read", "dirty-reset", "nondeterminism")
 WORDS = ("clean", "suspect", "poisoned", "unknown")
 SHOWN = 10
+WIDTH = 110
 
 
 def text(documents: Sequence[Mapping[str, Any]], unsaved: Mapping[str, str]) -> list[str]:
@@ -34,6 +36,7 @@ def report(told: Mapping[str, Any]) -> list[str]:
         "  ".join(f"{word} {words[word]:,}" for word in WORDS),
         *_spread(told),
         *_findings(told),
+        *_story(told),
         *_why(told),
         _next(told),
     ]
@@ -104,10 +107,25 @@ def _findings(told: Mapping[str, Any]) -> Iterator[str]:
         )
         for finding in told["findings"][:SHOWN]
     ]  # fmt: skip
-    yield from columns(rows) if rows else ()
+    yield from (line if len(line) <= WIDTH else line[: WIDTH - 1] + "…" for line in (columns(rows) if rows else ()))
     rest = len(told["findings"]) - len(rows)
     if rest > 0:
         yield f"and {rest:,} more        --json lists all"
+
+
+def _story(told: Mapping[str, Any]) -> Iterator[str]:
+    """Since when, what it did to the rewards, and which one exchange is behind most of it."""
+    began, worst = told["began"], told["worst"]
+    if began is not None:
+        beside = [f"{safe(str(k))} {safe(str(v))}" for k, v in began["meta"].items() if k in ("step", "env_commit")]
+        beside += [f"instance {safe(str(v))}" for v in began["instance"].values()]
+        yield f"began   {', '.join([moment(began['wall']), *beside, 'with ' + safe(began['episode'])])}"
+    for one in told["rewards"][:SHOWN]:
+        without = "none is left" if one["without"] is None else f"{one['without']:.2f} without"
+        yield f"reward  {safe(str(one['task']))}: mean {one['with']:.2f} with its {one['poisoned']} poisoned, {without}"
+    if worst is not None:
+        where = f"{worst['episodes']} episodes, one exchange: {safe(worst['exchange'])}"
+        yield f"worst   {worst['number']} {worst['kind']}, {where}"
 
 
 def _why(told: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from replayproxy.core.values import EpisodeState
+from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
 from replayproxy.detect.finding import Finding, Kind, in_order
@@ -54,6 +54,7 @@ class Judgement:
     late: int
     references: tuple[Mapping[str, object], ...]
     notes: tuple[str, ...]
+    episodes: Mapping[str, Episode]
 
 
 def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
@@ -189,6 +190,7 @@ def _judgement(
         references=tuple(_told(references, summaries)),
         notes=("the index of values was full: flows of later values were not looked for",)
         if swept.provenance.full else (),
+        episodes={name: s.episode for name, s in summaries.items()},
     )  # fmt: skip
 
 

@@ -14,15 +14,13 @@ from datetime import date
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import Kind as ViewKind
-from replayproxy.core.canonical import view
 from replayproxy.core.compare import compare
 from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
-from replayproxy.core.opaque import is_opaque
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
+from replayproxy.detect.minted_order import sorted_by_ids
 from replayproxy.detect.states import envs_of, starts
 
 type Load = Callable[[bytes], bytes]
@@ -110,7 +108,7 @@ def _claims(
             if _same_order(first, other, after[0], after[1], pairs):
                 yield _divergence(first, other, root, x, y, "state", _state_grade(after))
         elif _of_the_environment(x, y) and _same_order(first, other, _Moment.of(x), _Moment.of(y), pairs):
-            if _sorted_by_ids(root, x, y):
+            if sorted_by_ids(root, x, y):
                 continue
             yield _divergence(first, other, root, x, y, "answer", Grade.PROVEN)
 
@@ -186,37 +184,6 @@ def _writes_before(trace: Trace, moment: _Moment) -> list[int] | None:
     return found
 
 
-def _sorted_by_ids(root: Root, x: Exchange, y: Exchange) -> bool:
-    """Whether another order is only that of fresh ids: both lists are sorted by a member that was minted anew."""
-    if root.kind != "order" or not root.pointer.startswith("body"):
-        return False
-    lists = [_list_at(exchange, root.pointer.removeprefix("body")) for exchange in (x, y)]
-    if not all(lists):
-        return False
-    names = set.intersection(*({*item} for found in lists for item in found))
-    return any(_minted_order([[item[name] for item in found] for found in lists]) for name in names)
-
-
-def _minted_order(columns: Sequence[Sequence[Any]]) -> bool:
-    a, b = ([value for value in column if isinstance(value, str)] for column in columns)
-    whole = len(a) == len(columns[0]) and len(b) == len(columns[1])
-    minted = {*a} ^ {*b}
-    return (
-        whole and bool(minted) and all(map(is_opaque, minted))
-        and all(column in (sorted(column), sorted(column, reverse=True)) for column in (a, b))
-    )  # fmt: skip
-
-
-def _list_at(exchange: Exchange, pointer: str) -> list[dict[str, Any]]:
-    assert exchange.response is not None
-    seen = view(exchange.response.fields, exchange.response.body)
-    try:
-        found = jsonvalue.resolve(seen.value, pointer) if seen.kind is ViewKind.JSON else None
-    except (KeyError, ValueError):
-        return []
-    return found if isinstance(found, list) and all(isinstance(item, dict) for item in found) else []
-
-
 def _state_grade(moments: Iterable[_Moment | None]) -> Grade:
     """Proven only if both snapshots are of one instant, or were read while nothing was under way."""
     shots = [moment.snapshot for moment in moments if moment is not None and moment.snapshot is not None]
@@ -277,11 +244,7 @@ def _finding(
             "other episodes on the instance: none wrote meanwhile",
         ),
         reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
-        title=(
-            f"the state after {odd.method} {odd.target} is another than in {normal}, after an equal past"
-            if divergence.kind == "state"
-            else f"{odd.method} {odd.target} was answered otherwise than in {normal}, after an equal past"
-        ),
+        title=f"another {divergence.kind} than in {normal} after {odd.method} {odd.target}, all before it equal",
         cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
         effect={
             "outcomes": len(counts), "of": total, "usual": max(counts.values()),

@@ -125,9 +125,8 @@ def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> W
 
 
 def _title(stale: Stale, late: float) -> str:
-    what = stale.sight.pointer or f"{stale.sight.row.table}/{stale.sight.row.key}"
-    by = f"{stale.writer.method} {stale.writer.target}" if stale.writer else "it had changed"
-    return f"{stale.sight.op.target} showed {what} as before {by}, at least {late:.3f} s out of date"
+    by = f"missed {stale.writer.method} {stale.writer.target}" if stale.writer else "missed a change of the state"
+    return f"{stale.sight.op.target} was at least {late:.3f} s out of date, {by}"
 
 
 def _snapshots(run: str, timeline: Timeline, stale: Stale) -> tuple[str, ...]:

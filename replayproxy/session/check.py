@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -16,27 +15,14 @@ from replayproxy.detect.judge import Judgement, judge_run
 from replayproxy.detect.reference import Given, Reference, References, start_of
 from replayproxy.detect.source import Source
 from replayproxy.detect.states import States, envs_of, starts, whole
-from replayproxy.detect.verdicts import Word, rate, wilson
-from replayproxy.errors import DamagedRecord, Exit, Problem, UnknownAddress, WrongUsage, worst
+from replayproxy.errors import DamagedRecord, Problem, UnknownAddress, WrongUsage
+from replayproxy.session.check_document import Demands, document, exit_code
 from replayproxy.session.look import Stores
 from replayproxy.storage import Reader, open_store
-
-DETECTORS = 1
-"""The number of the set of detectors; it changes when an unchanged recording may be judged otherwise."""
 
 NO_GRADE = "none"
 
 type Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demands:
-    """What the caller takes for a failure."""
-
-    fail_on: frozenset[Grade] = frozenset({Grade.PROVEN, Grade.CONFIRMED})
-    max_failure_rate: float = 0.05
-    require: tuple[Kind, ...] = ()
-    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,99 +197,3 @@ def _common(reader: Reader, run: Run, text: str, source: Source) -> Given:
     if not found:
         raise UnknownAddress(f"--reference {text}: no task and seed has a common start there")
     return found
-
-
-# What is told
-
-
-def document(judgement: Judgement, demands: Demands, only: Collection[str] | None) -> dict[str, Any]:
-    """The document of one run. A finding keeps the number that it has in the whole run."""
-    names = [name for name in judgement.words if only is None or name in only]
-    counted = [name for name in judgement.counted if only is None or name in only]
-    share = rate(judgement.words, judgement.lost, counted)
-    interval = share.interval
-    return {
-        "run": judgement.run,
-        "findings": [
-            {"number": f"F{number}", **finding.to_json()}
-            for number, finding in enumerate(judgement.findings, 1)
-            if only is None or finding.episode in only
-        ],
-        "verdicts": {name: judgement.words[name].value for name in names},
-        "coverage": {name: judgement.coverage[name].to_json() for name in names},
-        "failure_rate": share.value,
-        "interval": None if interval is None else list(interval),
-        "failures": {"poisoned": share.poisoned, "lost": share.lost, "of": share.episodes},
-        "max_failure_rate": demands.max_failure_rate,
-        "suspected_from": {name: source for name, source in judgement.caught.items() if name in names},
-        "lost_exchanges": {name: list(seqs) for name, seqs in judgement.lost.items() if name in names},
-        "incomplete": [name for name in judgement.incomplete if name in names],
-        "open": [name for name in judgement.open_yet if name in names],
-        "references": [dict(one) for one in judgement.references],
-        "snapshots": {"missing": judgement.missing, "torn": judgement.torn, "late": judgement.late},
-        "exchanges": judgement.exchanges,
-        "notes": list(judgement.notes),
-        "why": reasons(judgement, demands, only),
-        "detectors": DETECTORS,
-        "exit": int(exit_code(judgement, demands, only)),
-    }
-
-
-def exit_code(judgement: Judgement, demands: Demands, only: Collection[str] | None) -> int:
-    """0 as hoped, 1 a failing finding or rate, 3 not all could be judged; 3 is the stronger."""
-    return worst(*(code for code, _ in _reasons(judgement, demands, only)))
-
-
-def reasons(judgement: Judgement, demands: Demands, only: Collection[str] | None) -> list[str]:
-    """Why the exit code is not 0."""
-    return [why for _, why in _reasons(judgement, demands, only)]
-
-
-def _reasons(judgement: Judgement, demands: Demands, only: Collection[str] | None) -> list[tuple[int, str]]:
-    names = [name for name in judgement.words if only is None or name in only]
-    counted = [name for name in judgement.counted if name in names]
-    found: list[tuple[int, str]] = []
-    grades = Counter(f.grade for f in judgement.findings if f.episode in names and f.grade in demands.fail_on)
-    if grades:
-        told = ", ".join(f"{grades[grade]} {grade}" for grade in Grade if grades[grade])
-        found.append((Exit.DIFFERENT, f"{told} {'finding' if sum(grades.values()) == 1 else 'findings'}"))
-    share = rate(judgement.words, judgement.lost, counted)
-    if share.value is not None and share.value > demands.max_failure_rate:
-        found.append((Exit.DIFFERENT, f"failure rate {share.value:.1%} is above {demands.max_failure_rate:.1%}"))
-    if not counted:
-        found.append((Exit.UNJUDGED, "no sealed episode with an exchange"))
-    elif all(judgement.words[name] is Word.UNKNOWN for name in names):
-        found.append((Exit.UNJUDGED, "no check could run"))
-    for what, which in (("incomplete", judgement.incomplete), ("still open", judgement.open_yet)):
-        number = sum(name in names for name in which)
-        if number:
-            found.append((Exit.UNJUDGED, f"{number} {'episode is' if number == 1 else 'episodes are'} {what}"))
-    for kind in demands.require:
-        lacking = [name for name in counted if kind.value not in judgement.coverage[name].checked]
-        if lacking:
-            found.append((Exit.UNJUDGED, f"{kind} was not looked for in {len(lacking)} of {len(counted)} episodes"))
-    return found
-
-
-def merged(parts: Sequence[Checked]) -> dict[str, Any]:
-    """The document of several runs: one per run under `runs`, and all of them together, episodes by address."""
-    if len(parts) == 1:
-        return parts[0].to_json()
-    told = [part.to_json() for part in parts]
-    poisoned, lost, of = (sum(one["failures"][key] for one in told) for key in ("poisoned", "lost", "of"))
-    share = (poisoned + lost) / of if of else None
-    return {
-        "run": None,
-        "runs": told,
-        "findings": [finding for one in told for finding in one["findings"]],
-        "verdicts": {f"{one['run']}/{name}": word for one in told for name, word in one["verdicts"].items()},
-        "coverage": {f"{one['run']}/{name}": seen for one in told for name, seen in one["coverage"].items()},
-        "failure_rate": share,
-        "interval": _interval(poisoned + lost, of),
-        "failures": {"poisoned": poisoned, "lost": lost, "of": of},
-        "exit": worst(*(part.exit for part in parts)),
-    }
-
-
-def _interval(hits: int, of: int) -> list[float] | None:
-    return list(wilson(hits, of)) if of else None

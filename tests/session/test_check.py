@@ -7,7 +7,8 @@ import pytest
 
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.errors import UnknownAddress, WrongUsage
-from replayproxy.session.check import Checked, Demands, check, fail_on, merged, required
+from replayproxy.session.check import Checked, check, fail_on, required
+from replayproxy.session.check_document import Demands, merged
 from replayproxy.session.look import looking
 from replayproxy.storage import Store
 from tests.detect.bench import Bench, script
@@ -177,11 +178,31 @@ def test_a_reference_that_holds_no_state_is_refused(store: Store) -> None:
 def test_several_runs_give_one_document_with_addresses(store: Store) -> None:
     keep(store, bench(LOOK), "one")
     keep(store, bench(PATCH, faults=("stale",)), "two")
-    told = merged(judged(store, "one", "two/e0", "two"))
+    told = merged([part.to_json() for part in judged(store, "one", "two/e0", "two")])
     assert told["verdicts"] == {"one/e0": "clean", "two/e0": "poisoned"}
     assert [run["run"] for run in told["runs"]] == ["one", "two"]
     assert told["failure_rate"] == 0.5
     assert told["exit"] == 1
+
+
+def test_the_document_tells_since_when_and_what_it_did_to_the_rewards(store: Store) -> None:
+    made = Bench(2)
+    deployment = made.deployment("i", "noop")
+    agents = [LOOK, LOOK, LOOK, PATCH, LOOK, LOOK]
+    made.in_turn(
+        iter([
+            {"name": f"e{n}", "deployment": deployment, "agents": {"main": agent}, "reward": float(n > 3)}
+            for n, agent in enumerate(agents)
+        ])
+    )  # fmt: skip
+    keep(store, made)
+    (one,) = judged(store, "r")
+    told = one.to_json()
+    assert told["began"]["episode"] == "e4"
+    assert told["worst"] == {"number": "F1", "kind": "state-bleed", "exchange": "r/e3#2", "episodes": 2}
+    (reward,) = told["rewards"]
+    assert (reward["task"], reward["without"], reward["poisoned"], reward["of"]) == ("t", 0.0, 2, 6)
+    assert reward["with"] == pytest.approx(1 / 3)
 
 
 def test_only_runs_and_episodes_can_be_judged(store: Store) -> None:
