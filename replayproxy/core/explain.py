@@ -125,6 +125,8 @@ class Explainer:
 
     def _numbers(self, a: Any, b: Any, difference: Difference, where: Where) -> Classes | None:
         member = str(difference.tokens[-1])
+        if difference.asked and self.names.bound.get(str(a)) == str(b):
+            return FRESH
         if is_elapsed(member, a, where.a) and is_elapsed(member, b, where.b):
             return CLOCK
         x, y = parse_number(a, where.a[0]), parse_number(b, where.b[0])

@@ -95,6 +95,8 @@ class Texts:
     def _token(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
         if moment := self.moment(a, b, where):
             return CLOCK if moment > 0 else None
+        if difference.asked and self._names.bound.get(a) == b:
+            return FRESH
         if is_digest(str(difference.tokens[-1])):
             return None  # it changed because its content did, even where a validator is the same digest
         if self._validators.knows(a, b):
@@ -146,10 +148,10 @@ class Texts:
         return frozenset(classes)
 
     def _segment(self, a: str, b: str, noun: str | None, difference: Difference, where: Where) -> Classes | None:
-        if noun is not None:
-            if difference.asked and self._names.bound.get(a) == b:
+        if difference.asked and self._names.bound.get(a) == b:
+            if noun is not None:
                 self._names.of(noun).admit(a, b)
-                return FRESH
-            if found := self._small.of_noun(a, b, (noun,), defining=not difference.asked):
-                return found
+            return FRESH
+        if noun is not None and (found := self._small.of_noun(a, b, (noun,), defining=not difference.asked)):
+            return found
         return self._skeletons(a, b, difference, where)

@@ -6,6 +6,7 @@ import random
 from email.utils import formatdate
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -313,3 +314,25 @@ def test_tool_calls_over_event_streams() -> None:
     (root,) = compare(played(tools, 0), played(lambda world: tools(world, ("one", "2")), 1)).roots
     assert (root.a, root.template) == (3, "POST /mcp tools/call add")
     assert (root.pointer, root.values) == ("body/0/data/result/content/0/text/(json)/text", ("two", "2"))
+
+
+def test_what_a_redrive_substituted_in_a_request_is_explained_and_nowhere_else() -> None:
+    def sent(world: World) -> None:
+        number = 17 + world.seed
+        world.step("POST", f"/deals/{number}/notes?of={number}", sent={"deal": number, "text": f"re {number}"}, body={},
+                   request_headers=JSON)  # fmt: skip
+
+    a, b = played(sent, 0), played(sent, 1)
+    assert dict(compare(a, b, bindings={"17": "18"}).explained) == {"fresh-id": 4}
+    assert compare(a, b).verdict == "different"
+    left, right = answers({"balance": 17}), answers({"balance": 18})
+    assert compare(left, right, bindings={"17": "18"}).verdict == "different"
+
+
+@pytest.mark.parametrize("amount", [100, "100", 101])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_verdict_is_the_same_from_both_sides(amount: Any, seed: int) -> None:
+    a, b = played(deals, 0), played(lambda world: deals(world, amount=amount), seed, start_ms=3000)
+    one, other = compare(a, b), compare(b, a)
+    assert (one.verdict, one.explained) == (other.verdict, other.explained)
+    assert [root.pointer for root in one.roots] == [root.pointer for root in other.roots]
