@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from replayproxy.core.rules import RuleBook
 from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
@@ -62,7 +64,7 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     states = States(source.load)
     swept = Sweep(source, states).run()
     near = beside(swept.summaries.values())
-    references = References(states, _starts(swept, near), given)
+    references = References(states, _starts(swept, near), given, RuleBook(source.rules, source.today))
     across = Across(source, states, swept, references, near)
     across.run()
     findings = [*swept.stale_reads(source.run.name), *across.findings]
@@ -180,7 +182,8 @@ def _judgement(
     opened = {name: s.span.opened_wall for name, s in swept.summaries.items()}
     return Judgement(
         run=source.run.name,
-        findings=tuple(in_order(findings, opened)), words=words, coverage=coverage, caught=caught,
+        findings=tuple(_with_envs(finding, summaries) for finding in in_order(findings, opened)),
+        words=words, coverage=coverage, caught=caught,
         rate=rate(words, lost, counted), counted=tuple(counted),
         incomplete=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.INCOMPLETE),
         open_yet=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.OPEN),
@@ -192,6 +195,14 @@ def _judgement(
         if swept.provenance.full else (),
         episodes={name: s.episode for name, s in summaries.items()},
     )  # fmt: skip
+
+
+def _with_envs(finding: Finding, summaries: Mapping[str, Summary]) -> Finding:
+    """The printed command names every environment that the episodes in it used."""
+    episodes = {word.rpartition("/")[2] for word in finding.reproduce.split() if "/" in word}
+    envs = sorted({env for name in episodes if name in summaries for env in summaries[name].envs})
+    flags = " ".join(f"--env {env}=URL" for env in envs)
+    return replace(finding, reproduce=re.sub(r"--env \S+=URL", flags, finding.reproduce)) if flags else finding
 
 
 def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Coverage:

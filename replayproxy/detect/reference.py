@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from replayproxy.core.rules import RuleBook
 from replayproxy.core.values import Episode, Snapshot
-from replayproxy.detect.residue import Residue, residue
+from replayproxy.detect.residue import NO_RULES, Residue, residue
 from replayproxy.detect.states import States, TooMuchChanged
 
 ENOUGH = 3
@@ -58,8 +59,11 @@ def start_of(episode: Episode, snapshot: Snapshot) -> Start:
 class References:
     """The references of a run, and how each start stands to its own."""
 
-    def __init__(self, states: States, starts: Iterable[Start], given: Given | None = None) -> None:
+    def __init__(
+        self, states: States, starts: Iterable[Start], given: Given | None = None, rules: RuleBook = NO_RULES
+    ) -> None:
         self._states = states
+        self._rules = rules
         self._by_group: dict[tuple[Group, str], list[Start]] = defaultdict(list)
         for start in starts:
             self._by_group[start.group, start.series].append(start)
@@ -97,7 +101,7 @@ class References:
             if len(self._compared) > 4096:
                 self._compared.clear()
             try:
-                self._compared[a, b] = residue(self._states, a, b, wall_a, wall_b)
+                self._compared[a, b] = residue(self._states, a, b, wall_a, wall_b, self._rules)
             except TooMuchChanged:
                 self._compared[a, b] = None
         return self._compared[a, b]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.opaque import collection_of, is_opaque, singular
+from replayproxy.core.rules import RuleBook
 from replayproxy.core.times import DAY, Instant, parse_number, parse_text
 from replayproxy.core.values import RowChange
 from replayproxy.detect.states import States
@@ -22,6 +23,8 @@ CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
 """A stamp may lie this much nearer to or farther from its snapshot than its counterpart."""
 
 _COUNTERS = frozenset({"seq", "next_id", "nextid", "last_id", "lastid", "last_value", "auto_increment"})
+NO_RULES = RuleBook(())
+DECLARED = frozenset({"ignore", "mask", "bind"})
 COUNTER_TABLES = frozenset({"sqlite_sequence"})
 
 
@@ -38,13 +41,40 @@ class Residue:
         return bool(self.changes) and all(_is_counter(change) for change in self.changes)
 
 
-def residue(states: States, reference: bytes, start: bytes, wall_reference: int, wall_start: int) -> Residue:
-    """Raises states.TooMuchChanged."""
+def residue(
+    states: States, reference: bytes, start: bytes, wall_reference: int, wall_start: int,
+    rules: RuleBook = NO_RULES,
+) -> Residue:  # fmt: skip
+    """`rules`: what a user has declared may differ (`state/TABLE/KEY/column`). Raises states.TooMuchChanged."""
 
     def is_key(value: str) -> bool:
         return any(value in content for root in (reference, start) for content in states.rows(root).values())
 
-    return _Comparison((wall_reference, wall_start), is_key).run(states.changes(reference, start))
+    comparison = _Comparison((wall_reference, wall_start), is_key)
+    changes = []
+    for change in states.changes(reference, start):
+        ruled = _without(change, rules)
+        comparison.explained["rule"] += ruled is not change
+        changes += [ruled] if ruled is not None else []
+    return comparison.run(changes)
+
+
+def _without(change: RowChange, rules: RuleBook) -> RowChange | None:
+    """The change without what rules leave out; None: nothing is left of it."""
+    if not rules:
+        return change
+    at = f"state/{change.table}/{change.key}"
+    if rules.find("", at, DECLARED):
+        return None
+    before, after = change.before, change.after
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return change
+    declared = {name for name in {*before, *after} if rules.find("", f"{at}/{name}", DECLARED)}
+    if not declared:
+        return change
+    left = {name: value for name, value in after.items() if name not in declared}
+    left |= {name: before[name] for name in declared if name in before}
+    return None if jsonvalue.same(before, left) else replace(change, after=left)
 
 
 class _Comparison:

@@ -38,6 +38,7 @@ class Summary:
     span: Span
     group: Group
     exchanges: int
+    envs: frozenset[str]  # those it used
     first_write: int | None  # when its first write was sent; None: it wrote nothing
     lost: tuple[int, ...]
     starts: Mapping[str, Snapshot]
@@ -150,7 +151,7 @@ class Extractor:
         last = {s.name: s.root for s in trace.snapshots if usable(s) and s.root is not None}
         return Summary(
             episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
-            exchanges=len(trace.exchanges),
+            exchanges=len(trace.exchanges), envs=frozenset(e.env for e in trace.exchanges) & frozenset(self._run.envs),
             first_write=min((op.fwd for op in ops if op.effect is not Effect.NONE), default=None),
             lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots), last=last, series=tuple(series),
             missing=_count(trace, SnapshotStatus.MISSING), torn=_count(trace, SnapshotStatus.TORN),

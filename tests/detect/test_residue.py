@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from replayproxy.core import prolly
+from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.detect.residue import residue
 from replayproxy.detect.states import States
 
@@ -101,3 +102,17 @@ def test_sequences_of_ids_alone_are_told_apart() -> None:
     states = States({**one.nodes, **two.nodes}.__getitem__)
     assert residue(states, one.root, two.root, WALL, WALL).only_counters
     assert left({"sqlite_sequence": {"deals": {"seq": 4}}}, {"sqlite_sequence": {"deals": {"seq": 9}}}) == []
+
+
+def test_what_a_rule_declares_may_differ() -> None:
+    rules = RuleBook(
+        [
+            Rule(name="tick", pointer="state/app/*/tick", reason="a counter of reads"),
+            Rule(name="log", pointer="state/log", reason="the access log"),
+        ]
+    )
+    one = prolly.build({"app": {"1": {"tick": 1, "mode": "a"}, "2": {"tick": 5}}, "log": {"1": {"x": 1}}})
+    two = prolly.build({"app": {"1": {"tick": 2, "mode": "b"}, "2": {"tick": 6}}, "log": {"7": {"x": 2}}})
+    states = States({**one.nodes, **two.nodes}.__getitem__)
+    (change,) = residue(states, one.root, two.root, WALL, WALL, rules).changes
+    assert (change.table, change.key, change.after) == ("app", "1", {"tick": 1, "mode": "b"})
