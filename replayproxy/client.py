@@ -18,6 +18,7 @@ raises RecorderGone, unless `REPLAYPROXY_OPTIONAL=1`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import urllib.error
@@ -45,6 +46,12 @@ class RecorderRefused(RuntimeError):
         self.suggestion = document.get("try")
 
 
+@functools.lru_cache(maxsize=None)
+def _opener() -> urllib.request.OpenerDirector:
+    """One for all calls: making one reads the system's certificates, which costs 25 ms."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 def _call(control: str, token: Optional[str], method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> Any:
     """One call of the control API. Proxy variables are not looked at: the way to the recorder is never recorded."""
     headers = {"Accept": "application/json"}
@@ -55,9 +62,8 @@ def _call(control: str, token: Optional[str], method: str, path: str, body: Opti
     if token:
         headers["Authorization"] = "Bearer " + token
     request = urllib.request.Request(control.rstrip("/") + path, data=data, headers=headers, method=method)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=_TIMEOUT) as answer:
+        with _opener().open(request, timeout=_TIMEOUT) as answer:
             return json.loads(answer.read().decode("utf-8"))
     except urllib.error.HTTPError as refused:
         with refused:

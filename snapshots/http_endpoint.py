@@ -11,6 +11,7 @@ import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from functools import cache
 from urllib.parse import quote, unquote, urlsplit
 
 from replayproxy.errors import WrongUsage
@@ -21,6 +22,15 @@ from replayproxy.state.document import document_of, read_document, rows_of, writ
 OPTIONS = ("header", "restore")
 TIMEOUT = 30.0
 NO_SUCH_ROUTE = (404, 405, 501)
+
+
+@cache
+def _opener() -> urllib.request.OpenerDirector:
+    """One for all: making one reads the system's certificates, which costs 25 ms.
+
+    Proxies from the environment's variables are left out; they would see, or be, the traffic under test.
+    """
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class HttpEndpoint:
@@ -37,8 +47,6 @@ class HttpEndpoint:
         self._restore_with = restore_with
         self.scope: Scope = scope
         self._known: Rows | None = None
-        # Proxies from the environment's variables would see, or be, the traffic under test.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     @property
     def can_restore(self) -> bool:
@@ -85,7 +93,7 @@ class HttpEndpoint:
             headers["Content-Type"] = "application/json"
         request = urllib.request.Request(url, data=body, method=method, headers=headers)
         try:
-            with self._opener.open(request, timeout=TIMEOUT) as answer:
+            with _opener().open(request, timeout=TIMEOUT) as answer:
                 content: bytes = answer.read()
                 if answer.headers.get("Content-Encoding", "").lower() == "gzip":
                     content = gzip.decompress(content)

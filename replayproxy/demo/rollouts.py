@@ -19,6 +19,9 @@ from replayproxy import client
 from replayproxy.demo.agent import TASKS, work
 
 
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """One episode to run: its name, what to do, and on which instance of the suite."""
@@ -72,7 +75,7 @@ def reset(url: str, task: str, seed: int) -> None:
     """The harness's own call to the suite; it does not go through the proxy."""
     document = json.dumps({"task": task, "seed": seed}).encode()
     asked = urllib.request.Request(url + "/admin/reset", data=document, headers={"Content-Type": "application/json"})
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=30).close()
+    OPENER.open(asked, timeout=30).close()
 
 
 def run_one(rollout: Rollout, url: str) -> float:
