@@ -73,7 +73,7 @@ class States:
         before, self._roots = self._roots, (a, b)
         if before is None or a == b:
             touched = set(self._rows)
-            for cell in touched:
+            for cell in list(touched):
                 touched |= self._place(cell, None, None)
             if a != b:
                 for change in prolly.diff(a, b, *self._load):
@@ -96,11 +96,13 @@ class States:
     def _place(self, cell: Cell, a: Row | None, b: Row | None) -> set[Cell]:
         """Notes what the two runs have in a cell; gives the cells that lost their fellow by it, and those it had."""
         table, key = cell
-        only_a, only_b = self._alone.setdefault(table, (set(), set()))
-        only_a.discard(key)
-        only_b.discard(key)
+        only_a, only_b = alone = self._alone.setdefault(table, (set(), set()))
+        for keys in alone:
+            keys.discard(key)
         if (a is None) == (b is None):
             parted = self._part(cell)
+            for keys in alone:
+                keys.discard(key)  # parting put it back, but it is alone no more
             if a is None or jsonvalue.same(a, b):
                 self._rows.pop(cell, None)
             else:
@@ -111,6 +113,7 @@ class States:
         if cell in side:
             return {(table, side[cell])}
         parted = self._part(cell)
+        (only_b if b is None else only_a).discard(key)
         (only_a if b is None else only_b).add(key)
         return parted
 

@@ -154,3 +154,19 @@ def test_another_state_after_the_same_write_counts() -> None:
     (found,) = (f for f in made.findings() if f.kind == "nondeterminism")
     assert (found.sub, found.grade, found.episode, found.values) == ("state", Grade.PROVEN, "e1", ("won", "lost"))
     assert found.pointer == "state/deals/D-1/stage"
+
+
+def test_rows_that_differ_for_a_while_and_go_again_are_compared_to_the_end() -> None:
+    made = Hand()
+    for number, key in enumerate(UUIDS):
+        post = exchange("POST", "/deals", sent={"n": 1}, status=201, body={"id": key}, at_ms=10)
+        delete = exchange("DELETE", f"/deals/{key}", status=204, at_ms=20)
+        again = exchange("POST", "/deals", sent={"n": 2}, status=201, body={"id": key[::-1]}, at_ms=30)
+        with_row = {**STATE, "deals": {**STATE["deals"], key: {"id": key, "n": 1}}}
+        with_other = {**STATE, "deals": {**STATE["deals"], key[::-1]: {"id": key[::-1], "n": 2}}}
+        states = [(1, STATE), (12, with_row), (22, STATE), (32, with_other)]
+        made.episode(
+            f"e{number}", [moved(e, 1000.0 * number) for e in (post, delete, again)],
+            [(1000 * number + at, state) for at, state in states], opened_ms=1000 * number, task="t", seed=1,
+        )  # fmt: skip
+    assert made.findings() == ()
