@@ -83,7 +83,7 @@ class HttpEndpoint:
             raise RestoreFailed(f"{method} {shown(url)} answered {status}")
 
     def close(self) -> None:
-        self._opener.close()
+        """Nothing is held open between readings."""
 
     def _send(
         self, method: str, url: str, body: bytes | None, failure: type[StateUnreadable] | type[RestoreFailed]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from replayproxy import client
 from replayproxy.demo.agent import TASKS, work
 
-
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
