@@ -198,7 +198,8 @@ def test_lanes_have_queues_of_their_own() -> None:
 def test_strict_order_takes_the_next_of_its_lane_only() -> None:
     play = Play(exchange("GET", "/a"), exchange("GET", "/b"), order=Order.STRICT)
     near = play.missed("GET", "/b")
-    assert [(one.entry.seq, one.pointer, one.state) for one in near][0] == (2, None, State.FREE)
+    first = near[0]
+    assert (first.entry.seq, first.pointer, first.state) == (2, None, State.FREE)
     assert "not the next of its lane" in near[0].note
     assert [play.ask("GET", "/a"), play.ask("GET", "/b"), play.ask("GET", "/b")] == [1, 2, None]
 
