@@ -13,7 +13,7 @@ from typing import Any
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS deals (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, stage TEXT NOT NULL,
-    amount INTEGER NOT NULL, updated_at TEXT NOT NULL);
+    amount INTEGER NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS slots (
     id TEXT PRIMARY KEY, day INTEGER NOT NULL, hour INTEGER NOT NULL, holder TEXT);
 CREATE TABLE IF NOT EXISTS tickets (
@@ -44,7 +44,7 @@ def seed_rows(task: str, seed: int) -> dict[str, list[tuple[Any, ...]]]:
     amounts = [rng.randrange(5, 90) * 100 for _ in range(6)]
     return {
         "deals": [
-            (f"D-{n}", f"Deal {n}", OWNERS[n % 3], "lead" if n % 2 else "won", amounts[n - 1], SEEDED_AT)
+            (f"D-{n}", f"Deal {n}", OWNERS[n % 3], "lead" if n % 2 else "won", amounts[n - 1], SEEDED_AT, SEEDED_AT)
             for n in range(1, 7)
         ],
         "slots": [(f"S-{day}-{hour}", day, hour, None) for day in (1, 2) for hour in (9, 11, 14)],

@@ -82,19 +82,22 @@ class Suite:
     # CRM
 
     async def deals(self, request: web.Request) -> web.Response:
-        rows = self._rows("SELECT * FROM deals ORDER BY id")
+        # Not by id alone: ids are drawn at random, and so the order of a list would be.
+        rows = self._rows("SELECT * FROM deals ORDER BY created_at, id")
         for name in ("owner", "stage"):
             if name in request.query:
                 rows = [row for row in rows if row[name] == request.query[name]]
         return web.json_response({"items": rows, "count": len(rows)})
 
     async def create_deal(self, request: web.Request) -> web.Response:
-        asked = await request.json()
+        asked, now = await request.json(), _now()
         deal = {
             "id": "D-" + secrets.token_hex(8), "name": asked["name"], "owner": asked["owner"],
-            "stage": "lead", "amount": asked["amount"], "updated_at": _now(),
+            "stage": "lead", "amount": asked["amount"], "created_at": now, "updated_at": now,
         }  # fmt: skip
-        self.database.execute("INSERT INTO deals VALUES (:id, :name, :owner, :stage, :amount, :updated_at)", deal)
+        self.database.execute(
+            "INSERT INTO deals VALUES (:id, :name, :owner, :stage, :amount, :created_at, :updated_at)", deal
+        )
         return web.json_response(deal, status=201, headers={"Location": f"/deals/{deal['id']}"})
 
     async def deal(self, request: web.Request) -> web.Response:
