@@ -85,7 +85,8 @@ def start_kinto(lab: Lab, dsn: str) -> tuple[str, int]:
         subprocess.run(lab_run, check=True, capture_output=True, timeout=60)
     port = free_port()
     words = [str(python.parent / "kinto"), "start", "--ini", str(ini), "--port", str(port)]
-    lab.serve(words, f"http://127.0.0.1:{port}/v1/")
+    # Kinto lists principals in the order of a set: without a fixed seed that order is another in each process.
+    lab.serve(words, f"http://127.0.0.1:{port}/v1/", env={"PYTHONHASHSEED": "0"})
     lab.urls["kinto"] = (f"http://127.0.0.1:{port}", port)
     return lab.urls["kinto"]
 
