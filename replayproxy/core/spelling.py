@@ -19,6 +19,12 @@ def own_pattern(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:{scheme}|(?<![\w.-]))(?:{either})(?![\w-])(?!\.\w)", re.IGNORECASE)
 
 
+def bare_address(text: str) -> str:
+    """An address as `own_pattern` found it, without its scheme and a default port."""
+    plain = text.lower().replace("%3a", ":").replace("%2f", "/")
+    return re.sub(r"^(?:https?|wss?)://", "", plain).removesuffix(":80").removesuffix(":443")
+
+
 def is_number(value: Any) -> bool:
     """Whether it is a JSON number; true is none."""
     return isinstance(value, int | Decimal) and not isinstance(value, bool)

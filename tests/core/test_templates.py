@@ -20,6 +20,8 @@ from replayproxy.testing import request
         (b"/day/2026-11-29", "/day/{id}"),
         (b"/u/ann%40example.org", "/u/{id}"),
         (b"/d/D-9f41", "/d/{id}"),
+        (b"/d/D-8", "/d/{id}"),
+        (b"/slots/S-1-9/book", "/slots/{id}/book"),
         (b"/d/read-add", "/d/read-add"),
         (b"/", "/"),
         (b"//x//", "//x//"),
