@@ -19,7 +19,16 @@ from replayproxy.core.compare import Comparison, compare
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule, parse_rules
 from replayproxy.core.schedule import Plan, plan, settled
-from replayproxy.core.values import Episode, EpisodeState, Exchange, Request, Run, Snapshot, Trace
+from replayproxy.core.values import (
+    UNATTRIBUTED,
+    Episode,
+    EpisodeState,
+    Exchange,
+    Request,
+    Run,
+    Snapshot,
+    Trace,
+)
 from replayproxy.drive.driver import Drive, Driver
 from replayproxy.drive.wire import connect
 from replayproxy.errors import CannotJudge, Problem, WorldTrouble, WrongUsage
@@ -120,6 +129,8 @@ def _named(reader: Reader, addresses: Sequence[str]) -> list[tuple[Run, Episode]
         resolved = reader.resolve(text)
         if resolved.seq is not None or resolved.snapshot is not None or resolved.finding is not None:
             raise WrongUsage(f"{text}: a run or an episode is re-driven, as a whole", hint="RUN or RUN/EPISODE")
+        if resolved.episode is not None and resolved.episode.name == UNATTRIBUTED:
+            raise WrongUsage(f"{text}: traffic that belongs to no episode is never re-driven", hint="RUN/EPISODE")
         episodes = [resolved.episode] if resolved.episode is not None else reader.episodes(resolved.run)
         if not episodes:
             raise CannotJudge(f"run {resolved.run.name} has no episode", hint="record one first")

@@ -339,6 +339,13 @@ async def test_an_address_inside_an_episode_is_refused(store: Store, shop: Shop)
             await redriven(store, "http://127.0.0.1:1", address)
 
 
+async def test_traffic_without_an_episode_is_never_sent(store: Store, shop: Shop) -> None:
+    await recorded(store, shop, episode="unattributed")
+    with pytest.raises(WrongUsage) as refused:
+        await redriven(store, "http://127.0.0.1:1", "r/unattributed")
+    assert "never re-driven" in str(refused.value)
+
+
 async def test_an_episode_that_is_not_sealed_is_not_sent(store: Store, shop: Shop) -> None:
     async with serving(shop.app()) as url:
         recording = Recording(url)
