@@ -12,7 +12,11 @@ from replayproxy.core.values import UNATTRIBUTED
 NAME_BYTES = 200
 _ENV = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\Z")
 _FINDING = re.compile(r"F[0-9]+\Z")
-_STABLE_FINDING = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10,}\Z")
+_ARCHIVE = ".replay"
+_STABLE_FINDING = re.compile(
+    r"(stale-read|state-bleed|dirty-reset|nondeterminism|race|lost-update|timeout-default|false-resolution"
+    r"|reward-flat|reward-hack|drift|distribution)-[0-9a-f]{10,}\Z"
+)
 
 
 def why_not_a_name(name: str, *, of: str = "episode") -> str | None:
@@ -35,7 +39,9 @@ def why_not_a_name(name: str, *, of: str = "episode") -> str | None:
             return "it contains white space"
         if unicodedata.category(char).startswith("C"):
             return f"it contains the control character U+{ord(char):04X}"
-    if of == "run" and (name == "latest" or _FINDING.match(name)):
+    if name.endswith(_ARCHIVE) or (
+        of == "run" and (name == "latest" or _FINDING.match(name) or _STABLE_FINDING.match(name))
+    ):
         return f"{name!r} is kept for addresses"
     return None
 
@@ -49,7 +55,7 @@ def suggestion(name: str) -> str:
     """A name near to `name` that is allowed."""
     text = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode("utf-8", "replace"))
     text = "".join("-" if c.isspace() or c in "/#" or unicodedata.category(c).startswith("C") else c for c in text)
-    while len(text.encode()) > NAME_BYTES:
+    while len(text.encode()) > NAME_BYTES or text.endswith(_ARCHIVE):
         text = text[:-1]
     return text if text not in ("", ".", "..", UNATTRIBUTED) else "episode-1"
 
@@ -87,7 +93,7 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """Raises ValueError with the reason. Whether what is named exists is the store's to say."""
-    if text.endswith(".replay"):
+    if text.endswith(_ARCHIVE):
         return Address(text=text, archive=text)
     if _FINDING.match(text) or _STABLE_FINDING.match(text):
         return Address(text=text, finding=text)

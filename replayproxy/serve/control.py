@@ -10,13 +10,14 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
-import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from aiohttp import web
+
+from replayproxy.serve.keepable import finite, why_not_kept
 
 MAX_BODY = 4 * 1024 * 1024
 
@@ -94,8 +95,7 @@ def _integer(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    # 1e999 is valid JSON and infinite as a float; no reward is.
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and finite(value)
 
 
 def _mapping(value: Any) -> bool:
@@ -142,7 +142,10 @@ def _shaped[T](kind: type[T], document: Mapping[str, Any]) -> T:
 
 
 async def _body(request: web.Request) -> Mapping[str, Any]:
-    raw = await request.read()
+    try:
+        raw = await request.read()
+    except web.RequestPayloadError as wrong:
+        raise Refused(400, "not readable", f"the body cannot be read: {wrong}") from None
     if not raw:
         return {}
     try:
@@ -151,6 +154,8 @@ async def _body(request: web.Request) -> Mapping[str, Any]:
         raise Refused(400, "not JSON", f"the body is no JSON: {wrong}") from None
     if not isinstance(document, dict):
         raise Refused(422, "wrong type", "the body must be an object")
+    if why := why_not_kept(document):
+        raise Refused(422, "cannot be kept", f"the body {why}")
     return document
 
 

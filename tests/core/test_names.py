@@ -25,14 +25,29 @@ def test_an_episode_may_be_called(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", ".", "..", "unattributed", "a b", "a/b", "a#b", "a\x00", "a\n", "\u00a0", "x" * 201, "e\u0301", "\ud800"],
+    [
+        "",
+        ".",
+        "..",
+        "unattributed",
+        "a b",
+        "a/b",
+        "a#b",
+        "a\x00",
+        "a\n",
+        "\u00a0",
+        "x" * 201,
+        "e\u0301",
+        "\ud800",
+        "x.replay",
+    ],
 )
 def test_an_episode_may_not_be_called(name: str) -> None:
     assert why_not_a_name(name)
     assert why_not_a_name(suggestion(name)) is None
 
 
-@pytest.mark.parametrize("name", ["latest", "F1", "F99"])
+@pytest.mark.parametrize("name", ["latest", "F1", "F99", "state-bleed-0123456789ab"])
 def test_a_run_may_not_be_called_like_an_address(name: str) -> None:
     assert why_not_a_name(name, of="run")
     assert why_not_a_name(name) is None
@@ -70,6 +85,7 @@ def test_a_carrier_with_bad_utf8_gives_no_name() -> None:
         ("nightly/e/s0", Address(text="nightly/e/s0", run="nightly", episode="e", snapshot=0)),
         ("nightly/unattributed", Address(text="nightly/unattributed", run="nightly", episode="unattributed")),
         ("F3", Address(text="F3", finding="F3")),
+        ("nightly-20261129174012", Address(text="nightly-20261129174012", run="nightly-20261129174012")),
         ("state-bleed-0123456789ab", Address(text="state-bleed-0123456789ab", finding="state-bleed-0123456789ab")),
         ("dir/x.replay", Address(text="dir/x.replay", archive="dir/x.replay")),
     ],

@@ -163,6 +163,35 @@ async def test_an_infinite_reward_is_refused_however_it_is_written(serve: Call) 
     assert (await api("POST", "/v1/episodes/x/end", raw=b'{"reward": 1e999}'))[0] == 422
 
 
+async def test_a_reward_that_no_float_holds_is_refused(serve: Call) -> None:
+    api = await serve()
+    assert (await api("POST", "/v1/episodes/x/end", {"reward": 10**400}))[0] == 422
+    assert api.desk.asked == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/episodes", '{"meta": ' + '{"a":' * 900 + "1" + "}" * 901),
+        ("/v1/episodes/x/mark", '{"data": ' + "[" * 900 + "]" * 900 + "}"),
+        ("/v1/episodes/x/mark", '{"data": {"a": [1e400]}}'),
+    ],
+)
+async def test_what_the_store_could_not_keep_is_refused_now_and_not_at_the_seal(
+    serve: Call, path: str, body: str
+) -> None:
+    api = await serve()
+    status, problem = await api("POST", path, raw=body.encode())
+    assert (status, problem["title"]) == (422, "cannot be kept")
+    assert api.desk.asked == []
+
+
+async def test_a_body_whose_coding_is_broken_is_400(serve: Call) -> None:
+    api = await serve()
+    headers = {"Content-Encoding": "gzip"}
+    assert (await api("POST", "/v1/episodes", raw=b"\x1f\x8b junk", headers=headers))[0] == 400
+
+
 async def test_a_refusal_of_the_desk_is_a_problem_document_with_its_members(serve: Call) -> None:
     api = await serve()
     api.desk.raises = Refused(409, "name taken", "x is there", **{"try": "x-a2"})
