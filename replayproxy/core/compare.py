@@ -30,7 +30,7 @@ from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.core.secrets import Secrets
 from replayproxy.core.seeds import Seeds
 from replayproxy.core.shots import Progress, match_snapshots
-from replayproxy.core.sides import Side, overlapping
+from replayproxy.core.sides import Side, overlapping, untold
 from replayproxy.core.statediff import StateEvent, States
 from replayproxy.core.strays import strays
 from replayproxy.core.treediff import ABSENT
@@ -100,7 +100,7 @@ class _Comparing:
             identifiers=(a.identifiers(), b.identifiers()),
             authorities=(a.own_addresses(), b.own_addresses()),
             bindings=bindings,
-            seeded=Seeds(a.starts(), b.starts()).seeded,
+            seeds=Seeds(a.starts(), b.starts()),
         )
 
     def run(self) -> Comparison:
@@ -272,6 +272,8 @@ class _Comparing:
                 yield f"{ambiguous} exchanges of {name} overlap an equal request of their lane: their order is unknown"
         if not self._rows and not snapshots:
             yield "nothing to compare: neither episode holds an exchange"
+        if self._rows:
+            yield from untold(self._both, snapshots)
 
 
 def _where(x: Exchange, y: Exchange) -> Where:

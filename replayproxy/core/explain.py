@@ -22,10 +22,11 @@ from typing import Any
 
 from replayproxy.core.clock import Clock, is_elapsed
 from replayproxy.core.difference import Difference
-from replayproxy.core.renaming import Identifiers, Names, Renaming, Seeded, row_id, table_noun
+from replayproxy.core.renaming import Identifiers, Names, Renaming, row_id, table_noun
 from replayproxy.core.rules import RuleBook
+from replayproxy.core.seeds import Seeds
 from replayproxy.core.smallids import SmallIds
-from replayproxy.core.spelling import is_jitter, is_number, own_pattern
+from replayproxy.core.spelling import bare_address, is_jitter, is_number, own_pattern
 from replayproxy.core.texts import Texts
 from replayproxy.core.times import parse_number, parse_text
 from replayproxy.core.tokens import fresh_alike, skeleton
@@ -50,19 +51,20 @@ class Explainer:
         identifiers: tuple[Identifiers, Identifiers],
         authorities: tuple[Iterable[str], Iterable[str]],
         bindings: Mapping[str, str],
-        seeded: Seeded | None = None,
+        seeds: Seeds | None = None,
     ) -> None:
         self._clock = clock
         self._rules = rules
         self._validators = validators
         self._own = tuple(own_pattern(names) for names in authorities)
         self._hosts = {name.rpartition(":")[0] or name for names in authorities for name in names}
+        self._own_names = Renaming(chains=True)
         self._ruled: dict[str, Renaming] = {}
-        self.names = Names(bindings, seeded)
+        self.names = Names(bindings, seeds.seeded if seeds else None)
         for recorded, live in bindings.items():
             if fresh_alike(recorded, live):
                 self.names.fresh.admit(recorded, live)
-        self._small = SmallIds(self.names, identifiers)
+        self._small = SmallIds(self.names, identifiers, seeds.standing if seeds else None)
         self._parts = Texts(self.names, clock, validators, self._small)
 
     def explain(self, difference: Difference, where: Where) -> Classes | None:
@@ -147,12 +149,23 @@ class Explainer:
             return CLOCK if self._parts.moment(a, b, where) > 0 else None
         left, right, classes = a, b, set[str]()
         if any(map(a.__contains__, self._hosts)) or any(map(b.__contains__, self._hosts)):
-            left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
-            classes = {"authority"} if self._own[0].findall(a) != self._own[1].findall(b) else set()
+            moved = self._addresses(a, b)
+            if moved is not None:
+                left, right = (own.sub(_OWN, text) for own, text in zip(self._own, (a, b), strict=True))
+                classes = {"authority"} if moved else set()
         if left == right:
             return frozenset(classes) if classes else None
         more = self._parts.explain(left, right, difference, where)
         return None if more is None else frozenset(classes | more)
+
+    def _addresses(self, a: str, b: str) -> bool | None:
+        """Whether own addresses moved; None when one environment's stands where another's did."""
+        sides = zip(self._own, (a, b), strict=True)
+        found = [[bare_address(text) for text in own.findall(side)] for own, side in sides]
+        if len(found[0]) != len(found[1]):
+            return None
+        pairs = list(zip(*found, strict=True))
+        return any(x != y for x, y in pairs) if all(self._own_names.admit(x, y) for x, y in pairs) else None
 
 def _always(difference: Difference, name: str) -> bool:
     return True

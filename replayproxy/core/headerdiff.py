@@ -119,7 +119,7 @@ def _cookies_given(lines: list[str]) -> dict[str, list[tuple[str, dict[str, str]
 
 
 def count_beside(a: Exchange, b: Exchange, beside: Counter[str]) -> None:
-    """Counts by name the headers of a pair that differ and are on no list."""
+    """Counts by name the headers of a pair that differ and are on no list, and every trailer that differs."""
     for x, y, listed in (
         (a.request.fields, b.request.fields, REQUEST_HEADERS),
         (a.response.fields if a.response else (), b.response.fields if b.response else (), RESPONSE_HEADERS),
@@ -130,6 +130,15 @@ def count_beside(a: Exchange, b: Exchange, beside: Counter[str]) -> None:
         for name in left.keys() | right.keys():
             if left.get(name) != right.get(name):
                 beside[name.decode("ascii", "backslashreplace")] += 1
+    for ends in ((a.request.trailers, b.request.trailers), _trailers(a, b)):
+        left, right = (_others(fields, frozenset()) for fields in ends)
+        for name in left.keys() | right.keys():
+            if left.get(name) != right.get(name):
+                beside[f"trailer {name.decode('ascii', 'backslashreplace')}"] += 1
+
+
+def _trailers(a: Exchange, b: Exchange) -> tuple[Fields, Fields]:
+    return a.response.trailers if a.response else (), b.response.trailers if b.response else ()
 
 
 def _others(fields: Fields, listed: frozenset[bytes]) -> dict[bytes, list[bytes]]:

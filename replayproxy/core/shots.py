@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from replayproxy.core.values import Exchange, Snapshot, SnapshotStatus
 
 _ASIDE = frozenset({"before-restore", "probe"})
+_UNDECLARED = "undeclared"  # the start of an episode that nobody had declared cannot have been read
 
 
 @dataclass(slots=True)
@@ -50,9 +51,10 @@ def match_snapshots(
     for name in sorted(names_a ^ names_b):
         side = "A" if name in names_a else "B"
         out.notes.append(f"state of {name} not compared: only {side} has snapshots of it")
+    lost: set[str] = set()
     for key in dict.fromkeys((*left, *right)):
-        x, y = left.get(key), right.get(key)
-        if key[0] not in names_a & names_b:
+        (name, *_), x, y = key, left.get(key), right.get(key)
+        if name not in names_a & names_b:
             continue
         if x is None or y is None:
             out.undecided.append(f"snapshot {_named(x or y)} is only in {'B' if x is None else 'A'}")
@@ -60,8 +62,13 @@ def match_snapshots(
             which = "both sides" if x.root is None and y.root is None else "A" if x.root is None else "B"
             text = f"snapshot {_named(x)} is missing on {which}: {x.reason or y.reason}"
             (out.notes if which == "both sides" else out.undecided).append(text)
+            if which == "both sides" and {x.reason, y.reason} != {_UNDECLARED}:
+                lost.add(name)
         else:
             out.pairs.append((x, y, key[3]))
+    told = {pair[0].name for pair in out.pairs}
+    for name in sorted(lost - told):
+        out.undecided.append(f"state of {name} not compared: no snapshot of it is on both sides")
     out.pairs.sort(key=lambda pair: (pair[0].name, pair[2], pair[0].n))
     return out
 

@@ -11,7 +11,7 @@ from replayproxy.core import prolly
 from replayproxy.core.canonical import field, request_key
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.renaming import Identifiers
-from replayproxy.core.values import Exchange, Snapshot, Trace
+from replayproxy.core.values import Exchange, Outcome, Snapshot, Trace
 
 type Load = Callable[[bytes], bytes]
 
@@ -72,6 +72,22 @@ class Side:
             for before, after in pairwise(chain):
                 for change in prolly.diff(before, after, load):
                     yield change.table, change.key
+
+
+def untold(pairs: Sequence[tuple[Exchange, Exchange]], snapshots: int) -> Iterator[str]:
+    """Why equal pairs say nothing: the environment answered in none, or a body passed that neither side has."""
+    if not snapshots and not any(_answered(x) or _answered(y) for x, y in pairs):
+        yield "nothing to compare: the environment answered none of the exchanges"
+    if lost := sum(_uncaptured(x) and _uncaptured(y) for x, y in pairs):
+        yield f"of {lost} exchanges neither side has the body: it was not captured"
+
+
+def _answered(exchange: Exchange) -> bool:
+    return exchange.response is not None and exchange.outcome is not Outcome.LOCAL
+
+
+def _uncaptured(exchange: Exchange) -> bool:
+    return exchange.response is not None and exchange.response.body is None
 
 
 def overlapping(exchanges: Sequence[Exchange]) -> int:

@@ -1,23 +1,36 @@
 """Small ids: `17`, `D-9f41`. They are renamed only as what they name, and introduced only where the thing stands.
 
 A mere number is an identifier only where it is seen to serve as one in both runs: in a path, a Location, as the key
-of a row. A balance that moved is never one.
+of a row. A balance that moved is never one. Nor is an id renamed where both runs began with the same keys and it is
+one of them: there it is another row, and no other name of the same one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
 
 from replayproxy.core.difference import Difference
 from replayproxy.core.renaming import Identifiers, Names, owners, row_id, table_noun
 from replayproxy.core.tokens import FRESH_BITS, bits, short_form
 from replayproxy.core.where import COUNTER, FRESH, Classes, Where
 
+type Standing = Callable[[Collection[str] | None, str, str], bool]
+"""Whether one of two ids is that of a row that both runs began with; see `Seeds.standing`."""
+
+
+def _nothing_stood(nouns: Collection[str] | None, a: str, b: str) -> bool:
+    return False
+
 
 class SmallIds:
     """Judges small ids by what has been learned of both runs."""
 
-    def __init__(self, names: Names, identifiers: tuple[Identifiers, Identifiers]) -> None:
+    def __init__(
+        self, names: Names, identifiers: tuple[Identifiers, Identifiers], standing: Standing | None = None
+    ) -> None:
         self._names = names
         self._identifiers = identifiers
+        self._standing = standing or _nothing_stood
 
     def explain(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
         """Whether the place of a difference is that of an id, and `a` is `b` there."""
@@ -46,6 +59,8 @@ class SmallIds:
             return None  # a number is an identifier only where it is seen to serve as one
         if bits(a) >= FRESH_BITS and not number:
             return None  # long ids are renamed by value, in the whole episode
+        if self._standing(served if number else None, a, b):
+            return None
         return kind if self._names.of((served or list(nouns))[0]).admit(a, b) else None
 
     def _serves(self, noun: str, a: str, b: str) -> bool:

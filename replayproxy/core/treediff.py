@@ -172,8 +172,10 @@ class _Diff:
 
     def elements(self, a: list[Any], b: list[Any], at: Path, bt: Path) -> None:
         keys = _learned_keys(a, b, self.soft)
-        labels = keys or ([self.soft.give(x, True) for x in a], [self.soft.give(y, False) for y in b])
-        pairs = _reordered(*labels) if _moved(*labels, unique=keys is not None) else None
+        labels = ([self.exact.give(x, True) for x in a], [self.exact.give(y, False) for y in b])
+        if not _moved(*labels, unique=False):  # where spelling alone tells that elements moved, they moved
+            labels = keys or ([self.soft.give(x, True) for x in a], [self.soft.give(y, False) for y in b])
+        pairs = _reordered(*labels) if _moved(*labels, unique=labels is keys) else None
         if pairs is not None:
             self.out.append(Change("order", at, bt, a, b))
         else:

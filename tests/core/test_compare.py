@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replayproxy.core import jsonvalue, prolly
 from replayproxy.core.compare import compare
 from replayproxy.core.rules import Rule
-from replayproxy.core.values import EpisodeState, Rows, SnapshotStatus, Trace
+from replayproxy.core.values import EpisodeState, Outcome, Rows, SnapshotStatus, Trace
 from replayproxy.testing import exchange, snapshot, trace
 from tests.core.test_treediff import places, planted, shuffled
 from tests.core.world import JSON, World, answers, deals, plain, played, pointers, relaxed, trees
@@ -131,6 +132,42 @@ def test_overlapping_equal_requests_of_one_lane_are_at_most_undecided() -> None:
 
 def test_nothing_to_compare_is_undecided() -> None:
     assert compare(trace([]), trace([])).verdict == "undecided"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.TIMED_OUT, Outcome.CLIENT_GONE, Outcome.HALF_SENT])
+def test_episodes_in_which_the_environment_never_answered_prove_nothing(outcome: Outcome) -> None:
+    def silent() -> Trace:
+        return trace([exchange("GET", "/x", status=None, outcome=outcome)])
+
+    comparison = compare(silent(), silent())
+    assert (comparison.verdict, comparison.roots) == ("undecided", ())
+    assert "answered none" in comparison.undecided[0]
+    assert compare(silent(), answers({"n": 1})).verdict == "different"
+
+
+def test_our_own_answers_are_not_the_environments_word() -> None:
+    def local() -> Trace:
+        return trace([exchange("GET", "/x", status=502, body={"title": "no upstream"}, outcome=Outcome.LOCAL)])
+
+    assert compare(local(), local()).verdict == "undecided"
+
+
+def test_a_body_that_neither_side_has_is_not_the_same_body() -> None:
+    def uncaptured() -> Trace:
+        return trace([exchange("GET", "/x", body=None), exchange("GET", "/y", body={"n": 1})])
+
+    comparison = compare(uncaptured(), uncaptured())
+    assert (comparison.verdict, comparison.exchanges_compared) == ("undecided", 2)
+    assert "not captured" in comparison.undecided[0]
+
+
+def test_trailers_that_differ_are_counted() -> None:
+    def ended(status: bytes) -> Trace:
+        one = exchange("GET", "/x", body={"n": 1})
+        assert one.response is not None
+        return trace([replace(one, response=replace(one.response, trailers=((b"Grpc-Status", status),)))])
+
+    assert dict(compare(ended(b"0"), ended(b"13")).not_compared) == {"trailer grpc-status": 1}
 
 
 # -- states

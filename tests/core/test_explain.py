@@ -70,6 +70,36 @@ def test_an_id_that_stood_in_the_start_state_is_not_fresh() -> None:
     assert compare(assigned("new"), assigned("newer"), load=tree.nodes.__getitem__).verdict == "same"
 
 
+@pytest.mark.parametrize(("one", "other"), [("D-30", "D-40"), (30, 40)])
+def test_a_small_id_of_a_row_that_both_runs_began_with_is_another_row(one: Any, other: Any) -> None:
+    tree = prolly.build({"deals": {str(one): {"n": 1}, str(other): {"n": 1}}})
+    shots = [snapshot(0, tree.root, when="start", rows=2)]
+
+    def top(key: Any) -> Trace:
+        asked = [exchange("GET", "/deals", body=[{"id": key}], at_ms=10), exchange("GET", f"/deals/{key}", at_ms=20)]
+        return trace(asked, snapshots=shots)
+
+    comparison = compare(top(one), top(other), load=tree.nodes.__getitem__)
+    assert (comparison.verdict, comparison.roots[0].pointer) == ("different", "body/0/id")
+    minted = (58, 59) if isinstance(one, int) else ("D-58", "D-59")
+    assert compare(top(minted[0]), top(minted[1]), load=tree.nodes.__getitem__).verdict == "same"
+
+
+def test_another_of_two_equal_rows_that_is_gone_is_a_difference() -> None:
+    full, gone = {"D-3": {"n": 1}, "D-4": {"n": 1}}, [{"D-4": {"n": 1}}, {"D-3": {"n": 1}}]
+    trees = [prolly.build({"deals": rows}) for rows in (full, *gone)]
+    nodes = {address: node for tree in trees for address, node in tree.nodes.items()}
+
+    def popped(after: int) -> Trace:
+        write = exchange("POST", "/deals/pop", body={"ok": True}, at_ms=10)
+        shots = [snapshot(0, trees[0].root, when="start", rows=2, at_ms=1),
+                 snapshot(1, trees[after].root, rows=1, at_ms=20, after=write)]  # fmt: skip
+        return trace([write], snapshots=shots)
+
+    comparison = compare(popped(1), popped(2), load=nodes.__getitem__)
+    assert (comparison.verdict, comparison.roots[0].kind) == ("different", "state")
+
+
 def test_a_standing_clock_is_a_difference() -> None:
     def stopped(world: World) -> None:
         for _ in range(3):
@@ -336,3 +366,12 @@ def test_a_verdict_is_the_same_from_both_sides(amount: Any, seed: int) -> None:
     one, other = compare(a, b), compare(b, a)
     assert (one.verdict, one.explained) == (other.verdict, other.explained)
     assert [root.pointer for root in one.roots] == [root.pointer for root in other.roots]
+
+
+def test_the_address_of_one_environment_is_not_that_of_another() -> None:
+    a = answers({"one": "http://crm:1/x", "two": "http://cal:2/x"})
+    same = answers({"one": "http://live:7/x", "two": "http://live:8/x"})
+    mixed = answers({"one": "http://live:7/x", "two": "http://live:7/x"})
+    known = {"authorities_a": frozenset({"crm:1", "cal:2"}), "authorities_b": frozenset({"live:7", "live:8"})}
+    assert dict(compare(a, same, **known).explained) == {"authority": 2}
+    assert pointers(compare(a, mixed, **known)) == ["body/two"]

@@ -29,11 +29,20 @@ def test_what_one_side_lacks_is_named() -> None:
     missing = snapshot(0, None, when="start")
     matched = match_snapshots([missing], shots(("start", None)), {}, {})
     assert matched.undecided == ["snapshot app at start (s0) is missing on A: no answer in 30 s"]
-    both = match_snapshots([missing], [missing], {}, {})
+    taken = shots(("end", None))
+    both = match_snapshots([missing, *taken], [missing, *taken], {}, {})
     assert both.undecided == []
     assert both.notes == ["snapshot app at start (s0) is missing on both sides: no answer in 30 s"]
     lacking = match_snapshots(shots(("start", None), ("end", None)), shots(("start", None)), {}, {})
     assert lacking.undecided == ["snapshot app at end (s1) is only in A"]
+
+
+def test_a_state_that_neither_side_could_read_leaves_it_undecided() -> None:
+    missing = snapshot(0, None, when="start")
+    matched = match_snapshots([missing], [missing], {}, {})
+    assert matched.undecided == ["state of app not compared: no snapshot of it is on both sides"]
+    undeclared = replace(missing, reason="undeclared")
+    assert match_snapshots([undeclared], [undeclared], {}, {}).undecided == []
 
 
 def test_a_name_that_one_side_never_had_is_a_note() -> None:
