@@ -206,7 +206,8 @@ def _with_envs(finding: Finding, summaries: Mapping[str, Summary]) -> Finding:
 
 
 def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Coverage:
-    why = {
+    """An episode in which nothing was recorded is never clean: its agent may have gone past the proxy."""
+    why: dict[Kind, str] = {
         Kind.STALE_READ: swept.stale_coverage.get(name, "no exchanges"),
         Kind.STATE_BLEED: across.why.get(name, "no snapshots"),
         Kind.DIRTY_RESET: across.why.get(name, "no snapshots"),
@@ -214,6 +215,8 @@ def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Co
         Kind.RACE: LATER,
         Kind.LOST_UPDATE: LATER,
     }
+    if not swept.summaries[name].exchanges:
+        why |= dict.fromkeys(CHECKS, "no exchanges")
     return Coverage(
         checked=tuple(kind.value for kind, reason in why.items() if not reason),
         not_checked={kind.value: reason for kind, reason in why.items() if reason},

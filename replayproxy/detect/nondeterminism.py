@@ -64,13 +64,21 @@ def look(
         comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
         cut_a, cut_b = _cut(comparison)
         result.until[name] = cut_a - 1 if cut_a is not None else len(first.exchanges)
-        result.exchanges[name] = sum(1 for a, b in comparison.pairs if a and b and (cut_a is None or a < cut_a))
+        spoke = _answered(first), _answered(other)
+        result.exchanges[name] = sum(
+            1 for a, b in comparison.pairs if a in spoke[0] and b in spoke[1] and (cut_a is None or (a or 0) < cut_a)
+        )
         result.starts[name] = _starts(other)
         claimed = list(_claims(first, other, comparison, cut_a, cut_b))
         kept = [claim for claim in claimed if not _accounted(first, other, claim, covered)]
         result.explained += len(claimed) - len(kept)
         result.divergences[name] = kept
     return result
+
+
+def _answered(trace: Trace) -> set[int | None]:
+    """The exchanges in which the environment said something: two refusals are no equal answers."""
+    return {e.seq for e in trace.exchanges if e.response is not None and e.outcome is not Outcome.LOCAL}
 
 
 def _starts(trace: Trace) -> tuple[str, ...]:

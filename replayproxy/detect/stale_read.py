@@ -56,8 +56,9 @@ class Judged:
 
     stale: list[Stale] = field(default_factory=list)
     current: int = 0
+    bare: int = 0  # of the current ones, those that only say that a row is there: itself, or its key
     unknown: int = 0
-    mapped: int = 0  # reads that show a row which snapshots tell of
+    mapped: int = 0  # reads that show a row as a snapshot beside them does
     declared: int = 0
 
 
@@ -84,6 +85,8 @@ def _count(timeline: Timeline, result: Judged, verdict: Verdict, unknown: int) -
         result.unknown += 1
     elif verdict.state is State.CURRENT:
         result.current += 1
+        sight: Sight = verdict.reading.ref
+        result.bare += sight.column == PRESENCE or str(sight.value) == sight.row.key
     else:
         stale = _stale(timeline, verdict, unknown)
         if _declared(stale):
@@ -130,8 +133,7 @@ def _sights(
 ) -> dict[tuple[Row, str], list[Sight]]:
     found: dict[tuple[Row, str], list[Sight]] = defaultdict(list)
     for op in reads:
-        told = [one.row for one in op.rows] + ([op.absent] if op.absent is not None else [])
-        result.mapped += any(timeline.shows(row) for row in told)
+        result.mapped += _as_the_state(timeline, op)
         for one in op.rows:
             if one.row in rows:
                 for sight in _shown(op, one, with_pair=timeline.shows(one.row)):
@@ -140,6 +142,21 @@ def _sights(
     for row, sight in _not_there(timeline, reads, rows, found):
         found[row, PRESENCE].append(sight)
     return found
+
+
+def _as_the_state(timeline: Timeline, op: Op) -> bool:
+    """Whether the read agrees with a snapshot beside it: in a column, beyond the row's key, or in a row's absence."""
+    for index in timeline.near(op.fwd, op.end):
+        if op.absent is not None and timeline.shows(op.absent) and timeline.row_at(op.absent, index) is None:
+            return True
+        for one in op.rows:
+            content = timeline.row_at(one.row, index) if timeline.shows(one.row) else None
+            if isinstance(content, dict) and any(
+                column in content and str(value) != one.row.key and normal(value) == cell(content, column)
+                for column, value in one.members.items()
+            ):
+                return True
+    return False
 
 
 def _shown(op: Op, one: Shown, *, with_pair: bool) -> Iterator[Sight]:

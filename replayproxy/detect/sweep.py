@@ -50,6 +50,8 @@ class Swept:
         """What is left of the stale reads now that all is known of the members of answers."""
         yield from (found for found, pair in self.stale if pair is None or self.agreement.holds(pair))
         for one in self.suspicions:
+            if _known(one.judged, self.agreement):
+                self.stale_coverage[one.episode] = ""
             judged = stale_findings.findings(run, one.episode, one.timeline, one.judged, self.agreement, one.own)
             yield from (found for found, _ in judged)
 
@@ -120,7 +122,7 @@ class Sweep:
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
         if judged.stale:
             self._keep(extract.summary.name, timeline, judged, own)
-        return _why_not(timeline, judged, own)
+        return _why_not(timeline, judged, own, self.swept.agreement)
 
     def _keep(self, name: str, timeline: Timeline, judged: Judged, own: list[Op]) -> None:
         """Findings where all is known; the whole evidence only where it is not, because it is large."""
@@ -191,17 +193,26 @@ def _in_order(shots: list[Shot]) -> list[Shot]:
     return found
 
 
-def _why_not(timeline: Timeline, judged: Judged, own: list[Op]) -> str:
+def _known(judged: Judged, agreement: Agreement) -> bool:
+    """Whether a read that looks stale is of a member that is known to be the column, or needs none."""
+    return any(one.sight.pair is None or agreement.holds(one.sight.pair) for one in judged.stale)
+
+
+def _why_not(timeline: Timeline, judged: Judged, own: list[Op], agreement: Agreement) -> str:
     if not own:
         return "no exchanges"
     if timeline.too_much:
         return "too much changed between two snapshots"
-    if judged.current or judged.stale or judged.declared:
+    if judged.declared or _known(judged, agreement):
+        return ""
+    if judged.stale and judged.current == judged.bare:
+        return "no read of the kind agreed with the state at a quiet moment"
+    if judged.current:
         return ""
     if judged.unknown:
         return "who wrote the values that were read is not known"
     if not timeline.shots:
         return "no snapshots, and no value that a write echoed was read again"
     if not judged.mapped:
-        return "no read shows a row of the snapshots"
+        return "no read shows a row as the snapshots do"
     return ""  # rows were read, and nothing changed while they were

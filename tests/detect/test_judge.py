@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from replayproxy.core.values import Outcome
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.detect.verdicts import Word
+from replayproxy.testing import exchange
 from tests.detect.bench import Bench, script, worker
+from tests.detect.hand import Hand
 
 
 def shown(judgement):
@@ -253,3 +256,25 @@ def test_without_start_snapshots_nondeterminism_is_not_claimed() -> None:
     judgement = bench.judge()
     assert shown(judgement) == []
     assert "no start snapshot" in judgement.coverage["e0"].not_checked["nondeterminism"]
+
+
+def test_an_episode_in_which_nothing_was_recorded_is_never_clean() -> None:
+    hand = Hand()
+    for number in range(3):
+        asked = [exchange("GET", "/d/1", body={"a": 1}, at_ms=number * 1000 + 10)] if number else []
+        state = {"d": {"1": {"a": 1}}}
+        hand.episode(f"e{number}", asked, [(number * 1000, state)], opened_ms=number * 1000, task="t", seed=1)
+    judgement = hand.judge()
+    assert judgement.words == {"e0": "unknown", "e1": "clean", "e2": "clean"}
+    assert judgement.coverage["e0"].checked == ()
+    assert judgement.coverage["e0"].not_checked["dirty-reset"] == "no exchanges"
+
+
+def test_refusals_are_no_equal_answers() -> None:
+    hand = Hand()
+    for number in range(2):
+        refused = exchange("GET", "/x", status=None, outcome=Outcome.REFUSED, at_ms=number * 1000 + 10)
+        hand.episode(f"e{number}", [refused], [(number * 1000, {})], opened_ms=number * 1000, task="t", seed=1)
+    judgement = hand.judge()
+    assert judgement.words == {"e0": "unknown", "e1": "unknown"}
+    assert "nondeterminism" in judgement.coverage["e1"].not_checked

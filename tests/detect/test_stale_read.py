@@ -201,13 +201,19 @@ def test_an_incomplete_episode_is_not_judged() -> None:
 
 
 def test_what_could_not_be_looked_at_is_said() -> None:
-    def why(exchanges: list[Any], states: list[Any]) -> str:
+    def why(exchanges: list[Any], states: list[Any] | None) -> str:
         hand = Hand()
-        hand.episode("e", exchanges, states)
+        hand.episode("e", exchanges, [(0, OLD), (22, NEW)] if states is None else states)
         return hand.judge().coverage["e"].not_checked.get("stale-read", "checked")
 
     assert why([], []) == "no exchanges"
     assert why([get(10)], []).startswith("no snapshots")
     report = exchange("GET", "/report", body={"a": 1}, at_ms=10)
-    assert why([report], [(0, OLD)]) == "no read shows a row of the snapshots"
+    unlike = "no read shows a row as the snapshots do"
+    assert why([report], [(0, OLD)]) == unlike
     assert why([get(10)], [(0, OLD)]) == "checked"
+    assert why([get(10, "won")], [(0, OLD)]) == unlike, "a value that no snapshot and no write knows was not judged"
+    assert why([get(10, target="/deals/D-7")], [(0, OLD)]) == unlike, "the state has no such row"
+    assert why([get(10, target="/deals/D-7", status=404, body={})], [(0, OLD)]) == "checked"
+    assert why([patch(), get(30)], None).startswith("no read of the kind agreed"), "looks stale, and is not known to be"
+    assert why([patch(), get(30), get(40, "won")], None) == "checked"
