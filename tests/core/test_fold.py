@@ -123,9 +123,9 @@ def test_very_many_differences_cost_no_quadratic_time() -> None:
 
 
 def test_a_file_that_differs_is_what_reads_of_its_folder_follow_from() -> None:
-    digest = Difference(tokens=("state", "files", "root/work/a.ics", "hash"), kind="value", a="1", b="2")
+    digest = Difference(tokens=("state", "files", "agents/ada/a.ics", "hash"), kind="value", a="1", b="2")
     row = Step(a=1, b=1, lane="", template="state cal", request="state", differences=(digest,))
-    for path in ("/root/work/", "/work/a.ics"):
+    for path in ("/agents/ada/", "/ada/a.ics"):
         (root,) = folded(row, step(2, path, changed("body#line=1", "a", "b")))
         assert (root.kind, by(root)) == ("state", [("state", 1)])
     assert len(folded(row, step(2, "/home/", changed("body#line=1", "a", "b")))) == 2
