@@ -10,6 +10,7 @@ import click
 
 from replayproxy.cli.common import columns, count, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.moments import ago, duration, moment
+from replayproxy.errors import WrongUsage
 from replayproxy.session.listing import Listing, RunLine, listing, run_line
 from replayproxy.session.look import Stores
 
@@ -18,13 +19,18 @@ VERDICTS = ("clean", "suspect", "poisoned", "unknown")
 
 @click.command(short_help="List runs, or the episodes of a run.")
 @click.argument("run", required=False)
+@click.option("--where", hidden=True)
+@click.option("--sort", hidden=True)
+@click.option("--by", hidden=True)
 @store_option
 @json_option
-def command(run: str | None, stores: tuple[Path, ...], as_json: bool) -> int:
+def command(run: str | None, stores: tuple[Path, ...], as_json: bool, **later: str | None) -> int:
     """List the runs of the store; with RUN, the episodes of that run.
 
     A verdict is that of the last check of the run, `unknown` before there was one.
     """
+    if asked := next((name for name, value in later.items() if value is not None), None):
+        raise WrongUsage(f"--{asked} comes with a later version", hint="--json has everything")
     with open_reader(stores) as opened:
         if run is None:
             lines = [run_line(reader, one) for reader, one in opened.runs()]

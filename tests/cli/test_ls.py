@@ -95,3 +95,10 @@ def test_the_seal_of_an_episode_says_how_many_exchanges_it_has(call: Call, recor
         seal = reader.episode(reader.run("nightly"), "a").seal
     assert isinstance(seal, Seal)
     assert seal.exchanges == call("ls", "nightly", "--json").json["episodes"][0]["exchanges"]
+
+
+def test_an_option_that_is_kept_for_later_says_so(call: Call, recorded: Path) -> None:
+    for words in (("--where", "verdict=poisoned"), ("--sort", "reward"), ("--by", "task")):
+        told = call("ls", "nightly", *words)
+        assert told.code == 2
+        assert f"{words[0]} comes with a later version" in told.err
