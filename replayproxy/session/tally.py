@@ -211,11 +211,13 @@ def lines(
     out += _stray_lines(tally)
     if tally.escaping:
         out.append(
-            f"LEFT THE PROXY? {_n(tally.escaping, 'link')} in answers lead straight to the environment"
+            f"LEFT THE PROXY? {_n(tally.escaping, 'link')} in answers straight to the environment"
             " -> set its public URL, or --env NAME=URL,host=keep"
         )
     out += [f"RECORDER FAULT  {fault}" for fault in tally.faults[:5]]
-    if not tally.attributed:
+    if not tally.attributed and tally.strays:
+        out.append("no episode was recorded: what no episode can claim is kept, and never replayed or judged")
+    elif not tally.attributed:
         out.append("nothing was recorded: the agent must call the listener addresses (or {NAME} in COMMAND)")
     out.append(f"store {store}  {size_text(size)}        next: {next_command(tally, store)}")
     return out
@@ -248,13 +250,15 @@ def _advice(tally: Tally, reason: str) -> str:
     if reason != NO_CARRIER:
         return {"undeclared": " -> --undeclared accept, or open it by the control API"}.get(reason, "")
     if tally.declared or tally.sealed or tally.incomplete:
-        return ": its URLs drop the base path -> --url-style port"
+        return ": perhaps its URLs drop the base path -> --url-style port"
     return ": no request named an episode -> --episode NAME, or replayproxy.episode() in the harness"
 
 
 def next_command(tally: Tally, store: str) -> str:
     where = "" if store == ".replayproxy" else f" --store {store}"
     names: Sequence[str] = tally.incomplete
+    if not tally.attributed and tally.strays:
+        return "replayproxy record --episode NAME .."
     if not tally.attributed:
         return "replayproxy doctor --env .."
     return f"replayproxy ls {tally.run}{where}" if names else f"replayproxy check {tally.run}{where}"

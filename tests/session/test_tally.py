@@ -68,6 +68,20 @@ def test_without_any_episode_the_advice_is_to_name_one() -> None:
     assert "--url-style port" not in shown(tally)
 
 
+def test_traffic_that_no_episode_can_claim_was_recorded_and_the_doctor_would_not_help() -> None:
+    tally = Tally(run="r")
+    tally.exchange(stray(), attributed=False)
+    assert "nothing was recorded" not in shown(tally)
+    assert "no episode was recorded" in shown(tally)
+    assert "next: replayproxy record --episode NAME .." in shown(tally)
+
+
+def test_what_no_request_says_is_put_as_a_guess() -> None:
+    tally = whole()
+    tally.exchange(stray(), attributed=False)
+    assert "perhaps its URLs drop the base path" in shown(tally)
+
+
 def test_probes_and_resets_are_counted_apart_and_do_no_harm() -> None:
     tally = whole()
     tally.exchange(exchange(env="crm", is_probe=True), attributed=False)
