@@ -37,6 +37,8 @@ def command(config: Path | None, as_json: bool, **flags: Any) -> int:
     Only GET of the environments' base URLs is sent. Nothing is kept.
     """
     found = discover(config, Path.cwd(), os.environ)
+    if found.path:
+        click.echo(f"replayproxy: config {safe(str(found.path))}", err=True)
     options = parse(
         {**NOT_ASKED, **flags}, found, store=Path("unused"), environ={}, wall=time.time_ns(),
         pick={"run": "xxxx", "token": ""}, has_command=True,
@@ -50,9 +52,9 @@ def command(config: Path | None, as_json: bool, **flags: Any) -> int:
     for check in diagnosis.checks:
         click.echo(f"{check.level:<4}  {safe(check.text)}")
     proofs = " · ".join(f"{kind} {how}" for kind, how in diagnosis.proves.items())
-    click.echo(f"With this wiring:  {proofs}")
-    again = " ".join(f"--env {safe(text)}" for text in flags["env"])
-    click.echo(
-        f"next: replayproxy record {again} -- COMMAND" if not diagnosis.exit else "next: mend what FAILs, then again"
-    )
+    click.echo(f"With this wiring{', once it is mended' if diagnosis.exit else ''}:  {proofs}")
+    # Without an episode's name, traffic of a client that names none would be recorded and never replayed.
+    words = [f"--{option} {safe(text)}" for option in ("env", "snapshot") for text in flags[option]]
+    again = " ".join(["replayproxy record", *words, "--episode NAME -- COMMAND"])
+    click.echo(f"next: {again}" if not diagnosis.exit else "next: mend what FAILs, then again")
     return diagnosis.exit

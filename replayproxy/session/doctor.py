@@ -277,6 +277,7 @@ def proofs(options: RecordOptions, snapshots: Sequence[Snapshot]) -> dict[str, s
     """What the wiring allows to be shown, at best."""
     good = [one for one in snapshots if one.status is not SnapshotStatus.MISSING and options.plan.when]
     state = "proven" if any(one.atomic for one in good) else "confirmed" if good else ""
+    starts = "no (no snapshot)" if not state else state if "start" in options.plan.when else "no (no start snapshot)"
     restorable = all(one.can_restore for one in good) if good else False
     redrive = (
         "answers and state" if restorable or (good and options.resets)
@@ -286,8 +287,8 @@ def proofs(options: RecordOptions, snapshots: Sequence[Snapshot]) -> dict[str, s
     return {
         "stale-read": state or "from traffic only (no snapshot)",
         "state-bleed": state or "fresh ids only (no snapshot)",
-        "dirty-reset": state or "no (no snapshot)",
-        "nondeterminism": "proven",
+        "dirty-reset": starts,
+        "nondeterminism": "proven" if starts == state else starts,
         "race": "no (one lane, unless lanes are marked)",
         "redrive": redrive,
     }

@@ -9,6 +9,7 @@ import pytest
 
 from replayproxy import client
 from replayproxy.cli.main import run
+from replayproxy.session.doctor import Diagnosis
 
 
 def test_client_prints_the_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,11 +33,29 @@ def test_doctor_says_what_fails_and_what_can_be_shown(capsys: pytest.CaptureFixt
     assert run(["doctor", "--env", "app=http://127.0.0.1:1"]) == 5
     out = capsys.readouterr().out
     assert out.startswith("FAIL  app at http://127.0.0.1:1 does not answer: connection refused")
-    assert "With this wiring:  stale-read from traffic only" in out
+    assert "With this wiring, once it is mended:  stale-read from traffic only" in out
     assert run(["doctor", "--env", "app=http://127.0.0.1:1", "--json"]) == 5
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
     assert document["checks"][0]["level"] == "FAIL"
+
+
+def test_doctor_ends_with_a_command_that_records_into_an_episode(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def fine(options: object) -> Diagnosis:
+        return Diagnosis()
+
+    monkeypatch.setattr("replayproxy.session.doctor.diagnose", fine)
+    assert run(["doctor", "--env", "app=http://h:1", "--snapshot", "app=sqlite:env.db"]) == 0
+    told = "next: replayproxy record --env app=http://h:1 --snapshot app=sqlite:env.db --episode NAME -- COMMAND\n"
+    assert capsys.readouterr().out.endswith(told)
+
+    (tmp_path / "mine.toml").write_text('[env.app]\nurl = "http://h:1"\n')
+    assert run(["doctor", "--config", str(tmp_path / "mine.toml")]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("next: replayproxy record --episode NAME -- COMMAND\n")
+    assert "mine.toml" in err
 
 
 @pytest.mark.parametrize("words", [(), ("--env", "app"), ("--env", "app=http://h", "--snapshot", "app=nonsense:x")])
