@@ -73,7 +73,7 @@ def _percent(share: float) -> str:
 def _table(told: Mapping[str, Any]) -> list[str]:
     """Per kind: findings by grade, episodes they fall on, and where one could not look and why."""
     total = len(told["verdicts"])
-    rows = [("KIND", "PROVEN", "CONFIRMED", "SUSPECTED", "EPISODES", "COULD NOT LOOK IN")]
+    rows: list[tuple[str, ...]] = [("KIND", "PROVEN", "CONFIRMED", "SUSPECTED", "EPISODES", "COULD NOT LOOK IN")]
     for kind in KINDS:
         found = [finding for finding in told["findings"] if finding["kind"] == kind]
         grades = Counter(finding["grade"] for finding in found)

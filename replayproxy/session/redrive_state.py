@@ -171,8 +171,11 @@ class States:
                 done.answers_only.append(env)
             else:
                 reasons = [f"{name}: {why}" for name, why in self._targets.unusable.items() if _of(name, env)]
-                reasons += [f"{s.name}: no start state was recorded ({s.reason or s.status})" for s in self._trace.snapshots
-                            if s.when == "start" and not _usable(s) and _of(s.name, env)]  # fmt: skip
+                reasons += [
+                    f"{shot.name}: no start state was recorded ({shot.reason or shot.status})"
+                    for shot in self._trace.snapshots
+                    if shot.when == "start" and not _usable(shot) and _of(shot.name, env)
+                ]
                 done.open[env] = "; ".join(reasons) or "there is neither a snapshot nor a reset"
 
     def _unfaithful(self, name: str, wanted: bytes, found: bytes, what: str) -> RestoreUnfaithful:

@@ -241,7 +241,8 @@ async def kept(
     """The recording in a store, as a sealed episode."""
     writer = store.writer()
     opened = writer.open_run(recording.run(run, **more), append=True)
-    made = writer.open_episode(Episode(key=0, run_key=opened.key, name=episode, opened=1, opened_wall=1, task="t", seed=1))
+    asked = Episode(key=0, run_key=opened.key, name=episode, opened=1, opened_wall=1, task="t", seed=1)
+    made = writer.open_episode(asked)
     writer.put_nodes(recording.nodes)
     for exchange in recording.exchanges:
         writer.put_exchange(made.key, exchange)
