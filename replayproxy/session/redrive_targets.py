@@ -24,8 +24,9 @@ from replayproxy.drive.origin import Origin, is_loopback, origin
 from replayproxy.errors import CannotJudge, WrongUsage
 from replayproxy.session.config import Config
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset, parse_env, parse_reset
+from replayproxy.state.hosts import spec_hosts
 from replayproxy.state.loader import Loaded, load, parse_named
-from replayproxy.state.spec import redacted, with_secrets
+from replayproxy.state.spec import redacted
 
 type Moved = Mapping[str, tuple[tuple[str, ...], Origin]]
 """Per environment: the URLs at which it was recorded, and where it is now."""
@@ -140,17 +141,6 @@ def _refuse_remote(host: str, what: str, name: str, allowed: frozenset[str]) -> 
         )
 
 
-def _spec_hosts(spec: str) -> list[str]:
-    """Every host that a snapshot's spec leads to; none for a file, a folder or a program of the user's own."""
-    kind, _, rest = spec.partition(":")
-    if kind not in ("http", "postgres", "redis"):
-        return []
-    text = with_secrets(rest, os.environ)
-    hosts = [urlsplit(url).hostname or "" for url in re.findall(r"[A-Za-z][A-Za-z0-9+]*://[^\s,\"]+", text)]
-    hosts += re.findall(r"(?:^|[\s?&])host(?:addr)?=([^\s&,]+)", text)
-    return [host for host in hosts if host and not host.startswith(("/", "%2F"))]
-
-
 # -- the recorded wiring, aimed at the live environment ----------------------------------------------------------------
 
 
@@ -255,7 +245,7 @@ def _snapshots(
             continue  # of an environment that this episode never spoke to
         try:
             spec = given[name] if name in given else _recorded_spec(name, trace.run, words.config, moved)
-            for host in _spec_hosts(spec):
+            for host in spec_hosts(spec, os.environ):
                 _refuse_remote(host, f"snapshot {name} ({redacted(spec)})", name, allowed)
             loaded.append(load(name, spec, context=context_of(trace.episode)))
         except CannotJudge as reason:

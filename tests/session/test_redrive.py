@@ -294,6 +294,7 @@ async def test_a_recorded_file_is_not_overwritten_while_the_recorded_environment
         ({"env": ("app=ftp://127.0.0.1",)}, "no http:// or https:// URL"),
         ({"env": ("app=http://127.0.0.1:1", "app=http://127.0.0.1:2")}, "given twice"),
         ({"snapshot": ("app=postgres:postgresql://u@203.0.113.9/db",)}, "not on this machine"),
+        ({"snapshot": ("app=postgres:host=127.0.0.1,203.0.113.9 dbname=db",)}, "not on this machine"),
         ({"snapshot": ("app=http:http://203.0.113.9/state",)}, "not on this machine"),
         ({"snapshot": ("app=nothing:x",)}, "no snapshot kind"),
         ({"reset": ("app=POST http://203.0.113.9/reset",)}, "not on this machine"),
