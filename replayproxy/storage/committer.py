@@ -121,7 +121,7 @@ class Committer:
             try:
                 work.prepare(batch)
             except Exception as error:  # one value that cannot be encoded must not keep the others from the disk
-                if work.future is not None:
+                if work.future is not None and not work.future.done():
                     work.future.set_exception(error)
                 if work.episode is not None:
                     batch.fault(*work.episode, f"not stored: {error}")
@@ -163,7 +163,9 @@ class Committer:
             self.failed = error
             self._state.notify_all()
         if tell or self._closing:
+            # Those behind the batch wait for it too: nothing of theirs is tried before it is on disk.
             batch.refuse(self._trouble(error))
+            self._refuse_queued(error)
         with self._state:
             self._state.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 

@@ -325,6 +325,24 @@ def test_while_commits_fail_nobody_waits_for_ever(store: Store, monkeypatch: pyt
     assert trouble.on
 
 
+def test_a_seal_behind_a_batch_that_fails_is_told_too_and_holds_once_there_is_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = store.writer()
+    made, rollout = opened(writer)
+    writer.flush().result(5)
+    monkeypatch.setattr(committer, "GIVE_UP_SECONDS", 0.05)
+    trouble = Trouble(monkeypatch)
+    writer.put_exchange(rollout.key, exchange())
+    assert trouble.tried.wait(5)
+    with pytest.raises(StoreTrouble, match="No space left"):
+        writer.seal(rollout).result(5)
+    trouble.on = False
+    writer.flush().result(5)
+    assert store.reader().episode(made, "e").state is EpisodeState.SEALED
+    writer.close()
+
+
 def test_a_removed_directory_is_never_written_to_in_silence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = store.writer()
     _, rollout = opened(writer)
