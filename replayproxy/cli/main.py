@@ -90,7 +90,7 @@ def run(arguments: list[str], as_json: bool = False) -> int:
     except Problem as problem:
         return _tell(problem.what, problem.title, problem.exit, as_json, hint=problem.hint)
     except (KeyboardInterrupt, click.Abort):
-        return int(Exit.INTERRUPTED_TWICE)
+        return interrupted(as_json)
     except BrokenPipeError:
         # The reader of our output has left (`| head`): nothing is wrong, and nobody is there to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -102,16 +102,23 @@ def run(arguments: list[str], as_json: bool = False) -> int:
         )  # fmt: skip
 
 
+def interrupted(as_json: bool) -> int:
+    """Tells that somebody did not want to wait, and gives the exit code."""
+    return _tell("interrupted: nothing more was waited for", "interrupted", Exit.INTERRUPTED_TWICE, as_json)
+
+
 def _tell(what: str, title: str, code: Exit, as_json: bool, hint: str = "") -> int:
+    from replayproxy.core.shown import safe
+
     line = " ".join(what.split())
-    print(f"replayproxy: {line}{f' -> {hint}' if hint else ''}", file=sys.stderr)
+    print(safe(f"replayproxy: {line}{f' -> {hint}' if hint else ''}"), file=sys.stderr)
     if as_json:
         document: dict[str, Any] = {"type": "about:blank", "title": title, "detail": line, "exit": int(code)}
         if hint:
             document["hint"] = hint
         import json
 
-        print(json.dumps(document))
+        print(json.dumps(document), flush=True)
     return int(code)
 
 

@@ -74,7 +74,8 @@ def command(
         _summarise(summary, None, int(problem.exit), _nothing(flags), error=str(problem))
         raise
     if recorded is None:
-        return int(Exit.INTERRUPTED_TWICE)
+        _summarise(summary, None, int(Exit.INTERRUPTED_TWICE), _nothing(flags), error="interrupted")
+        raise click.Abort
     _summarise(summary, recorded.command_exit, recorded.exit, recorded.document)
     for line in recorded.lines:
         _say(line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
-from replayproxy.cli.main import _report
+from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
 from replayproxy.core.receipt import Document
 from replayproxy.errors import Exit, Problem
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 class _Told:
     """Tells a person on stderr what happens while it happens."""
 
+    def __init__(self, options: ReplayOptions, as_json: bool) -> None:
+        self._options, self._as_json = options, as_json
+
     def serving(self, stage: Stage, urls: dict[str, str], control: str) -> None:
         sole = stage.sole
         address = f"{stage.run.name}/{sole.name}" if sole else stage.run.name
@@ -33,6 +36,9 @@ class _Told:
 
     def miss(self, document: Document) -> None:
         _say(miss_lines(document))
+
+    def interrupted(self) -> None:
+        _summarise(self._options, interrupted(self._as_json), "interrupted")
 
 
 def _say(lines: list[str]) -> None:
@@ -87,9 +93,8 @@ def command(
         _summarise(options, int(problem.exit), str(problem))
         raise
     except NotStarted as problem:
-        click.echo(f"replayproxy: {safe(str(problem))}", err=True)
         _summarise(options, int(problem.code), str(problem))
-        return int(problem.code)
+        return _tell(str(problem), "command not started", problem.code, as_json)
     if options.summary is not None:
         write_document(options.summary, replayed.summary())
     _say(receipt_lines(replayed.receipt, replayed.exit))
@@ -114,7 +119,15 @@ def _run(
     with open_reader(stores) as opened:
         one = opened.find(address)
         return asyncio.run(
-            replay(one.reader, one.resolved, options, command, tell=_Told(), guard=Guard(), stdout_to_stderr=as_json)
+            replay(
+                one.reader,
+                one.resolved,
+                options,
+                command,
+                tell=_Told(options, as_json),
+                guard=Guard(),
+                stdout_to_stderr=as_json,
+            )
         )
 
 

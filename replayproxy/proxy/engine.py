@@ -64,7 +64,7 @@ class ProxyEngine:
         self._proxyserver = Proxyserver()  # type: ignore[no-untyped-call]
         self._master: Master | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = False
+        self._stopping = self._stopped = False
         self._quiet = asyncio.Event()
         self._log = _Faults(scribe)
 
@@ -164,8 +164,9 @@ class ProxyEngine:
 
     async def stop(self, grace: float = 5.0) -> None:
         """Stops accepting, lets what is in flight end for up to `grace` seconds, cuts the rest (OPEN_AT_END, each
-        handed to the scribe), and returns within 8 s in any case. May be called twice."""
-        if self._master is None or self._stopping:
+        handed to the scribe), and returns within 8 s in any case. May be called again, also after a call that was
+        cancelled: what was left is done then."""
+        if self._master is None or self._stopped:
             return
         self._stopping = True
         for listener in list(self._listening):
@@ -184,6 +185,7 @@ class ProxyEngine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._log.uninstall()
+        self._stopped = True
 
     def _busy(self) -> set[str]:
         return {live.agent_connection for live in self._addon.open if not live.ended}

@@ -74,12 +74,12 @@ class Camera:
                 self._keep(live, self._missing(shot, UNDECLARED))
 
     async def take(self, live: Live, when: str, *, label: str = "", seconds: float | None = None) -> list[Snapshot]:
-        """All snapshots of the episode. `seconds`: those that take longer are MISSING."""
+        """All snapshots of the episode. Those that take longer than `seconds`, or are hurried, are MISSING."""
         shots = [self._shot(live, name, when, label=label) for name in self.names(live)]
         tasks = [self._begin(live, shot) for shot in shots]
         if not tasks:
             return []
-        await asyncio.wait(tasks, timeout=seconds)
+        await live.until_read(tasks, seconds)
         taken = []
         for shot, task in zip(shots, tasks, strict=True):
             taken.append(task.result() if task.done() else self._give_up(live, shot))

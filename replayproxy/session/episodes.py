@@ -188,7 +188,7 @@ class Episodes:
         if "end" in recording.camera.plan.when:
             await recording.camera.take(live, "end", seconds=_left(deadline))
         if live.readings:
-            await asyncio.wait(list(live.readings), timeout=_left(deadline))
+            await live.until_read(live.readings, _left(deadline))
             recording.camera.give_up_all(live)
         return await self._seal(live)
 
@@ -237,6 +237,9 @@ class Episodes:
         """The recorder has stopped its proxy: every open episode ends, side by side."""
         self.stopping = self.proxy_stopped = True
         lives = list(self.recording.lives.values())
+        if deadline is not None:
+            for live in lives:  # also for those whose end was asked for before anybody knew of a deadline
+                asyncio.get_running_loop().call_at(deadline, live.hurry.set)
         await asyncio.gather(*(self.end_live(live, by="stop", deadline=deadline) for live in lives))
 
     async def end_idle(self, idle: float) -> list[str]:

@@ -60,6 +60,8 @@ class Live:
     ended_at: int | None = None
     ending: asyncio.Future[Any] | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the recorder has to end: no reading is waited for any longer, whoever began to wait, and when."""
 
     def arrive(self, order: Order, lane: str, at: int) -> None:
         flight = Flight(order=order, lane=lane, arrived=at)
@@ -116,6 +118,16 @@ class Live:
         except TimeoutError:
             return False
         return True
+
+    async def until_read(self, readings: Iterable[asyncio.Task[Any]], seconds: float | None) -> None:
+        """Waits for readings to end: for so many seconds, and until `hurry`."""
+        all_read = asyncio.ensure_future(asyncio.wait(tuple(readings)))
+        hurried = asyncio.ensure_future(self.hurry.wait())
+        try:
+            await asyncio.wait((all_read, hurried), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            all_read.cancel()
+            hurried.cancel()
 
     @property
     def context(self) -> dict[str, str]:

@@ -20,8 +20,8 @@ from replayproxy.session.recorder import Recorder, Say
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, address_of
 from replayproxy.storage import Store, Writer, open_store
 
-SEAL_SECONDS = 7.0
-"""From the first signal to the last seal; a second is left for closing."""
+SEAL_SECONDS = 5.5
+"""From the first signal until nothing more is waited for; the rest of the 8 s is for seals and closing."""
 
 CHILD_SECONDS = 2.5
 REACH_SECONDS = 5.0

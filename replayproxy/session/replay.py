@@ -8,8 +8,8 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -48,6 +48,9 @@ class Tell(Protocol):
 
     def miss(self, document: Document) -> None:
         """A request without a recorded answer; called for each."""
+
+    def interrupted(self) -> None:
+        """A second signal came: the process ends when this returns."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +135,7 @@ async def replay(
     if sole:
         await stage.scene(episodes[0].name)
     house = _House(stage, dialect, options, tell)
-    with guard.closed() if guard else nullcontext():
+    with guard.closed() if guard else nullcontext(), house.signals():
         try:
             await house.open()
             code = await house.run(command, stdout_to_stderr=stdout_to_stderr)
@@ -161,6 +164,18 @@ class _House:
         self._control: ControlServer | None = None
         self.control_url = ""
 
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """From the opening to the last answer: the first SIGINT or SIGTERM is the normal end, the second gives up."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
     async def open(self) -> None:
         """Everything accepts when it returns, and the ready file is there."""
         await self._addresses.start()
@@ -185,17 +200,10 @@ class _House:
 
     async def run(self, command: Sequence[str], *, stdout_to_stderr: bool) -> int | None:
         """The exit code of COMMAND where it ended by itself."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            if not command:
-                await self._over.wait()
-                return None
-            return await self._run_child(command, stdout_to_stderr)
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+        if not command or self._signals:
+            await self._over.wait()
+            return None
+        return await self._run_child(command, stdout_to_stderr)
 
     async def _run_child(self, command: Sequence[str], stdout_to_stderr: bool) -> int | None:
         urls = self._addresses.plain_urls()
@@ -221,6 +229,7 @@ class _House:
             # A second one is impatience: nothing here needs to be put in order.
             if self._child is not None:
                 self._child.kill()
+            self._tell.interrupted()
             os._exit(Exit.INTERRUPTED_TWICE)
         self._signals.append(number)
         self._over.set()

@@ -93,6 +93,11 @@ def test_what_is_refused_is_one_line(store: Store, words: list[str], code: int, 
     assert "Traceback" not in done.stderr
 
 
+def test_a_command_that_cannot_be_started_is_one_document_too(store: Store) -> None:
+    done = ran(record(store, exchange()), "r/e", "--json", "--", "no-such-program-anywhere")
+    assert (done.returncode, json.loads(done.stdout)["exit"]) == (127, 127)
+
+
 @contextmanager
 def server(path: Path, ready: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A replay of r/e without a COMMAND, and the URL of its environment."""
@@ -134,8 +139,10 @@ def test_a_second_signal_ends_it_at_once_with_130(store: Store, tmp_path: Path) 
             time.sleep(0.3)
             assert running.poll() is None
             running.send_signal(signal.SIGINT)
-            running.communicate(timeout=20)
+            out, err = running.communicate(timeout=20)
     assert running.returncode == 130
+    assert json.loads(out)["exit"] == 130
+    assert "Traceback" not in err
 
 
 def test_a_fault_of_ours_is_70_with_a_report_and_never_a_contact(store: Store) -> None:

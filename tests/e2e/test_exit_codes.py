@@ -174,6 +174,28 @@ def test_a_second_recorder_on_one_store_is_4(lab: Lab) -> None:
     assert "Traceback" not in err
 
 
+def test_a_second_signal_is_130_with_its_document_and_its_summary_and_without_a_traceback(lab: Lab) -> None:
+    url = lab.toy()
+    ready, summary = lab.path / "ready.json", lab.path / "summary.json"
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "replayproxy", "record", "--store", str(lab.store), "--env", f"app={url}", "--run", "a",
+         "--episode", "e", "--ready-file", str(ready), "--summary", str(summary), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    host, _, port = wait_for(ready)["envs"]["app"].removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as agent:  # half a request: the first signal gives it time
+        agent.sendall(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc")
+        time.sleep(0.3)
+        recorder.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        recorder.send_signal(signal.SIGINT)
+        out, err = recorder.communicate(timeout=20)
+    assert recorder.returncode == 130
+    assert (json.loads(out)["exit"], json.loads(summary.read_text())["exit"]) == (130, 130)
+    assert "Traceback" not in err
+    assert one_line(err)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_seals_and_the_code_tells_the_outcome(lab: Lab, number: signal.Signals) -> None:
     url = lab.toy()

@@ -276,6 +276,21 @@ async def test_a_snapshot_that_does_not_come_before_the_deadline_is_missing(kit:
     gate.set()
 
 
+async def test_an_end_that_waits_for_a_snapshot_does_not_outlast_the_deadline_of_a_stop(kit: Make) -> None:
+    table, gate = Table(), threading.Event()
+    one = kit(tables={"app": table}, plan=Plan(when=("end",)))
+    await one.addresses.start()
+    await opened(one, episode="x")
+    table.wait = gate.wait
+    asked = asyncio.create_task(one.desk.end("x", EndRequest(reward=1.0)))
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(one.desk.end_all(asyncio.get_running_loop().time() + 0.05), 5)
+    assert (await asked)["state"] == "sealed"
+    assert [(s.when, s.status) for s in await one.snapshots("x")] == [("end", SnapshotStatus.MISSING)]
+    assert ((await one.episode("x")).ended_by, (await one.episode("x")).reward) == ("end", 1.0)
+    gate.set()
+
+
 async def test_an_episode_without_traffic_is_sealed_as_idle_but_not_while_something_is_in_flight(kit: Make) -> None:
     one = kit()
     await one.addresses.start()
