@@ -13,6 +13,7 @@ from typing import Any
 from replayproxy.core.nearest import Near
 from replayproxy.core.replayer import Divergence, Grade, Miss, Replayer
 from replayproxy.core.script import Entry, Script
+from replayproxy.core.secrets import without_parameters
 from replayproxy.core.unlike import text
 from replayproxy.core.values import Request
 from replayproxy.errors import Exit
@@ -31,8 +32,8 @@ type Document = dict[str, Any]
 
 
 def named(request: Request) -> str:
-    """A request in one line: method and target."""
-    return f"{text(request.method)} {text(request.target)}"
+    """A request in one line: method and target, without what its parameters hold of credentials."""
+    return without_parameters(f"{text(request.method)} {text(request.target)}")
 
 
 def near_document(script: Script, near: Near) -> Document:

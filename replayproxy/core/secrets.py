@@ -90,10 +90,7 @@ class Secrets:
 
     def request(self, line: str) -> str:
         """A request line; a query parameter that is named like a credential loses its value."""
-        shown = _PARAMETER.sub(
-            lambda m: f"{m[1]}={NOT_SHOWN}" if is_secret_name(m[1]) else m[0], line
-        )
-        return shortened(self._text(shown))
+        return shortened(self._text(without_parameters(line)))
 
     def _text(self, text: str) -> str:
         if self._pattern is not None:
@@ -105,6 +102,18 @@ class Secrets:
 
 def _either(values: Iterable[str]) -> str:
     return "|".join(sorted((re.escape(value) for value in values), key=len, reverse=True))
+
+
+def without_parameters(line: str) -> str:
+    """A request line in which the parameters that are named like a credential have lost their values."""
+    return _PARAMETER.sub(lambda m: f"{m[1]}={NOT_SHOWN}" if is_secret_name(m[1]) else m[0], line)
+
+
+def without_members(value: Any) -> Any:
+    """A JSON value in which the members that are named like a credential have lost theirs."""
+    if isinstance(value, dict):
+        return {name: NOT_SHOWN if is_secret_name(name) else without_members(item) for name, item in value.items()}
+    return [without_members(item) for item in value] if isinstance(value, list) else value
 
 
 def is_secret_name(name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import KEY_FIELDS, SECRET_KEY_FIELDS, Kind, RequestKey, view
+from replayproxy.core.secrets import is_secret_name, without_members
 from replayproxy.core.values import Body, Request
 
 SHOWN = 200
@@ -26,6 +27,20 @@ type Difference = tuple[str, Any, Any]
 
 def differences(key_r: RequestKey, recorded: Request, key_a: RequestKey, asked: Request) -> Iterator[Difference]:
     """Where two requests differ as keys, first things first. Values are cut and free of credentials."""
+    for pointer, before, after in _differences(key_r, recorded, key_a, asked):
+        if _is_secret(pointer):
+            yield pointer, *_hidden(before is not ABSENT, after is not ABSENT)
+        else:
+            yield pointer, before, after
+
+
+def _is_secret(pointer: str) -> bool:
+    """Whether it leads to, or into, a parameter or member that is named like a credential."""
+    part, _, name = pointer.partition(".") if pointer.startswith("query.") else pointer.partition("/")
+    return part in ("query", "body") and any(map(is_secret_name, name.split("/") if part == "body" else [name]))
+
+
+def _differences(key_r: RequestKey, recorded: Request, key_a: RequestKey, asked: Request) -> Iterator[Difference]:
     if key_r.env != key_a.env:
         yield "env", key_r.env, key_a.env
     if key_r.method != key_a.method:
@@ -75,12 +90,12 @@ def _fields(recorded: RequestKey, asked: RequestKey) -> Iterator[Difference]:
     for name in KEY_FIELDS:
         before, after = ([value for key, value in side.fields if key == name] for side in (recorded, asked))
         if before != after and name in SECRET_KEY_FIELDS:
-            yield f"header/{text(name)}", *_hidden(before, after)
+            yield f"header/{text(name)}", *_hidden(bool(before), bool(after))
         elif before != after:
             yield f"header/{text(name)}", _joined(before), _joined(after)
 
 
-def _hidden(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[str | None, str | None]:
+def _hidden(before: bool, after: bool) -> tuple[str | None, str | None]:
     other = "(another credential)" if before else "(a credential)"
     return "(a credential)" if before else ABSENT, other if after else ABSENT
 
@@ -151,7 +166,7 @@ def plain(value: Any) -> Any:
         short = jsonvalue.number_text(value)
         as_float = float(value) if len(short) < 18 else 0.0
         return as_float if len(short) < 18 and Decimal(repr(as_float)) == value else short
-    whole = jsonvalue.canonical(value).decode("utf-8", "replace")
+    whole = jsonvalue.canonical(without_members(value)).decode("utf-8", "replace")
     return whole if len(whole) <= SHOWN else whole[:SHOWN] + "…"
 
 

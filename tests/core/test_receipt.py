@@ -83,6 +83,15 @@ def test_what_is_never_served_is_unused_with_its_reason() -> None:
     ]
 
 
+def test_no_request_line_shows_a_parameter_that_is_named_like_a_credential() -> None:
+    on = replayer(exchange("GET", "/a?api_key=AAA&x=1"))
+    miss = play(on, ("GET", "/a?api_key=AAA&x=2"))[0]
+    assert isinstance(miss, Miss)
+    shown = json.dumps([miss_document(on.script, miss), episode_receipt(on)])
+    assert "AAA" not in shown
+    assert "api_key=(not shown)&x=2" in shown
+
+
 def test_a_miss_document_holds_what_the_interface_names() -> None:
     on = two()
     miss = play(on, ("GET", "/a"), ("GET", "/a"))[-1]

@@ -60,6 +60,16 @@ def test_a_repeated_name_and_a_bare_one_are_told_apart() -> None:
     assert unlike(request(target="/x"), request(target="/x?"))[0] == ("query", None, "?")
 
 
+def test_what_is_named_like_a_credential_is_never_shown_only_that_it_differs() -> None:
+    hidden = ("(a credential)", "(another credential)")
+    assert unlike(request(target="/x?api_key=AAA"), request(target="/x?api_key=BBB")) == [("query.api_key", *hidden)]
+    assert unlike(posted(b"token=AAA", FORM), posted(b"token=BBB", FORM)) == [("body/token", *hidden)]
+    mine, yours = (posted(b'{"user": {"password": "%s"}}' % word, JSON) for word in (b"AAA", b"BBB"))
+    assert unlike(mine, yours) == [("body/user/password", *hidden)]
+    (found,) = unlike(posted(b"{}", JSON), mine)
+    assert "AAA" not in str(found)
+
+
 def test_a_missing_credential_is_told_apart_from_another_one() -> None:
     key = {"X-Api-Key": "AAA"}
     assert unlike(request(headers=key), request(headers={})) == [("header/x-api-key", "(a credential)", None)]
