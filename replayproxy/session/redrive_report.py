@@ -10,6 +10,7 @@ from typing import Any
 from replayproxy.core.bindings import Substitution
 from replayproxy.core.canonical import Kind, view
 from replayproxy.core.comparison import Root
+from replayproxy.core.values import Outcome
 from replayproxy.errors import Exit, worst
 from replayproxy.session.redrive import DIFFERENT, SAME, UNDECIDED, Redriven, Repetition
 
@@ -20,7 +21,18 @@ def exit_code(results: Sequence[Redriven]) -> int:
     """Of all episodes, by the strength of the table of exit codes."""
     codes = [EXITS[one.verdict] for one in results]
     codes += [one.problem.exit for one in results if one.problem is not None]
+    codes += [Exit.WORLD for one in results if _went_away(one)]
     return worst(*map(int, codes))
+
+
+def _went_away(one: Redriven) -> bool:
+    """Whether the environment refused connections, while it was spoken to, that were answered when recorded."""
+    recorded = {exchange.seq: exchange.outcome for exchange in one.trace.exchanges}
+    return any(
+        live.outcome is Outcome.REFUSED and recorded.get(seq) is not Outcome.REFUSED
+        for repetition in one.repetitions
+        for seq, live in repetition.drive.live.items()
+    )
 
 
 def verdict(results: Sequence[Redriven]) -> str:

@@ -11,6 +11,8 @@ from aiohttp import web
 
 from replayproxy.core import prolly
 from replayproxy.core.values import Outcome, Trace, WebSocket
+from replayproxy.drive import wire
+from replayproxy.drive.origin import Origin
 from replayproxy.errors import CannotJudge, RestoreUnfaithful, WorldTrouble, WrongUsage
 from replayproxy.session.redrive import Ask, Redriven, redrive
 from replayproxy.session.redrive_report import document, exit_code
@@ -133,6 +135,26 @@ async def test_what_was_found_is_kept_before_it_is_overwritten(store: Store, sho
     assert any("overwriting the state of app" in line for line in told)
     assert any(one.before in line for line in told)
     assert reader.resolve("latest").run.name == "r"
+
+
+async def test_an_environment_that_goes_away_half_way_is_different_and_trouble_with_the_world(
+    store: Store, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await recorded(store, shop)
+    connected, opened = wire.connect, 0
+
+    async def connect(where: Origin) -> wire.Connection:
+        nonlocal opened
+        opened += 1
+        if opened > 2:
+            raise ConnectionRefusedError("it is gone")
+        return await connected(where)
+
+    monkeypatch.setattr(wire, "connect", connect)
+    monkeypatch.setattr(wire.Lines, "_kept", lambda *_: None)
+    async with serving(Shop(shop.path).app()) as url:
+        [one] = await redriven(store, url)
+    assert (one.verdict, exit_code([one])) == ("different", 5)
 
 
 async def test_a_restore_that_did_nothing_is_refused_with_the_row_and_nothing_is_sent(store: Store, shop: Shop) -> None:
