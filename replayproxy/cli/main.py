@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from replayproxy.errors import Exit, Problem
+from replayproxy.errors import Exit, Problem, WrongUsage
 
 COMMANDS = {
     # name: (module, one line for --help). The command object in the module is called `command`.
@@ -36,6 +36,10 @@ COMMANDS = {
     "client": ("client", "Print the one-file client."),
 }
 
+LATER = frozenset(
+    ["reproduce", "race", "blame", "grep", "explain", "mask", "annotate", "export", "import", "gc", "merge"]
+)  # names that are kept, so that nobody's script gives them another meaning
+
 
 class LazyGroup(click.Group):
     """Knows every command's name and line without importing it."""
@@ -44,6 +48,8 @@ class LazyGroup(click.Group):
         return [name for name in COMMANDS if name != "verify"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LATER:
+            raise WrongUsage(f"`replayproxy {cmd_name}` comes with a later version", hint="replayproxy --help")
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"replayproxy.cli.{COMMANDS[cmd_name][0]}")

@@ -1,0 +1,105 @@
+"""How an error becomes an exit code, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from replayproxy.cli import main as cli_main
+from replayproxy.cli.main import COMMANDS, LATER, run
+from replayproxy.errors import (
+    CannotJudge,
+    DamagedRecord,
+    Exit,
+    Problem,
+    StoreTrouble,
+    UnknownAddress,
+    WorldTrouble,
+    WrongUsage,
+    worst,
+)
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch):
+    """A command `boom` that raises what it is given."""
+
+    def put(error: BaseException) -> None:
+        @click.command()
+        @click.option("--json", "as_json", is_flag=True)
+        def boom(as_json: bool) -> None:
+            raise error
+
+        monkeypatch.setattr(cli_main.cli, "get_command", lambda ctx, name: boom)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (WrongUsage("w"), 2), (UnknownAddress("u"), 2), (CannotJudge("c"), 3), (StoreTrouble("s"), 4),
+        (DamagedRecord("d"), 4), (WorldTrouble("o"), 5), (Problem("p"), 70), (RuntimeError("ours"), 70),
+        (KeyboardInterrupt(), 130),
+    ],
+)  # fmt: skip
+def test_every_error_has_its_exit_code(
+    raising, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    raising(error)
+    assert run(["boom"]) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Traceback" not in told.err
+
+
+def test_our_own_fault_leaves_a_report(raising, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(RuntimeError("the reason"))
+    assert run(["boom"]) == Exit.OURS
+    line = capsys.readouterr().err.strip()
+    report = Path(line.rsplit(" ", 1)[1])
+    assert "the reason" in line
+    assert "RuntimeError: the reason" in report.read_text()
+    report.unlink()
+
+
+def test_a_problem_is_one_line_with_what_to_do(raising, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(WrongUsage("what\nis wrong", hint="do this"))
+    assert run(["boom"]) == 2
+    assert capsys.readouterr().err == "replayproxy: what is wrong -> do this\n"
+
+
+def test_with_json_it_is_also_one_document(raising, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(WorldTrouble("down", hint="start it"))
+    assert run(["boom", "--json"], as_json=True) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert (document["title"], document["detail"], document["exit"]) == ("trouble with the world", "down", 5)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((0, 1, 3), 3), ((1, 5, 3), 5), ((5, 4), 4), ((4, 70), 70), ((0, 0), 0), ((), 0), ((1, 0), 1), ((0, 7), 7)],
+)
+def test_where_several_codes_apply_the_strongest_wins(codes: tuple[int, ...], code: int) -> None:
+    assert worst(*codes) == code
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_a_name_that_is_kept_for_later_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert name not in COMMANDS
+    assert run([name, "x"]) == 2
+    assert "later version" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["nonsense"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert len(capsys.readouterr().out) > 100
