@@ -131,6 +131,10 @@ def _story(told: Mapping[str, Any]) -> Iterator[str]:
 def _why(told: Mapping[str, Any]) -> Iterator[str]:
     for reason in told["why"]:
         yield f"because {safe(reason)}"
+    lost = sum("no reference" in seen["not_checked"].values() for seen in told["coverage"].values())
+    if lost:
+        where = f"{lost:,} of {count(len(told['verdicts']), 'episode')}"
+        yield f"note    the right start is not known for {where} -> --reference {safe(told['run'])}/EPISODE"
     for note in told["notes"]:
         yield f"note    {safe(note)}"
     snapshots = told["snapshots"]

@@ -84,3 +84,15 @@ def test_the_options_decide_the_exit_code(call: Call, judged: Path) -> None:
     assert call("check", "bad", "--fail-on", "none", "--max-failure-rate", "1").code == 0
     assert call("check", "good", "--require", "race").code == 3
     assert call("check", "good", "--require", "stale-read,dirty-reset").code == 0
+
+
+def test_where_no_start_is_the_reference_it_is_said_how_to_name_one(call: Call, judged: Path) -> None:
+    with open_store(judged) as store:
+        bench = Bench(2)
+        deployment = bench.deployment("i")
+        bench.in_turn(iter([{"name": f"e{n}", "deployment": deployment, "agents": {"main": PATCH}} for n in range(2)]))
+        keep(store, bench, "few")
+    note = "note    the right start is not known for 2 of 2 episodes -> --reference few/EPISODE"
+    assert note in call("check", "few").text.splitlines()
+    assert "--reference" not in call("check", "few", "--reference", "few/e0").text
+    assert "--reference" not in call("check", "good").text
