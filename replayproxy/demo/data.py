@@ -82,13 +82,17 @@ def export(database: sqlite3.Connection) -> dict[str, dict[str, dict[str, Any]]]
 
 
 def restore(database: sqlite3.Connection, state: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """Puts back what `export` gave, in one transaction."""
+    """Puts back what `export` gave, in one transaction; what cannot be put back leaves the state as it was."""
     database.execute("BEGIN IMMEDIATE")
-    for table in TABLES:
-        columns = [row["name"] for row in database.execute(f"PRAGMA table_info({table})")]
-        database.execute(f"DELETE FROM {table}")
-        database.executemany(
-            f"INSERT INTO {table} VALUES ({','.join('?' * len(columns))})",
-            [tuple(row[column] for column in columns) for row in state.get(table, {}).values()],
-        )
+    try:
+        for table in TABLES:
+            columns = [row["name"] for row in database.execute(f"PRAGMA table_info({table})")]
+            database.execute(f"DELETE FROM {table}")
+            database.executemany(
+                f"INSERT INTO {table} VALUES ({','.join('?' * len(columns))})",
+                [tuple(row[column] for column in columns) for row in state.get(table, {}).values()],
+            )
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
     database.execute("COMMIT")
