@@ -49,7 +49,9 @@ def _head(told: Mapping[str, Any], words: Mapping[str, int]) -> str:
     grades = Counter(finding["grade"] for finding in told["findings"])
     found = ", ".join(f"{grades[grade]} {grade}" for grade in GRADES if grades[grade]) or "no"
     what = "finding" if sum(grades.values()) == 1 else "findings"
-    return f"{safe(told['run'])}: {word}   {found} {what}   {judged:,} of {count(total, 'episode')} judged"
+    looked = sum(any(kind in seen["checked"] for seen in told["coverage"].values()) for kind in KINDS)
+    scope = f"{judged:,} of {count(total, 'episode')} judged, for {looked} of {len(KINDS)} kinds"
+    return f"{safe(told['run'])}: {word}   {found} {what}   {scope}"
 
 
 def _rate(told: Mapping[str, Any]) -> Iterator[str]:

@@ -124,7 +124,7 @@ def _redrive(stage: Stage, told: Told, say: Callable[[str], None]) -> None:
 
 def _step(ran: Ran, lawful: Sequence[int], what: str) -> Any:
     if ran.code not in lawful or ran.document is None:
-        raise Spoiled(f"`replayproxy {what}` ended with {ran.code}: {ran.told.strip() or ran.document}")
+        raise Spoiled(f"`replayproxy {what}` ended with {ran.code}: {ran.told.strip()} {ran.document}".strip())
     return ran.document
 
 

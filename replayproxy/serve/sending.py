@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from replayproxy.core.values import Body, Exchange
+from replayproxy.core.values import Body, Exchange, Outcome
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.wire import Framing, Plan, chunks_of, last_chunk, whole_body
 
@@ -34,6 +34,9 @@ class Pace:
 
 INSTANT = Pace()
 
+PARTING_SECONDS = 5.0
+"""The longest pause before the last piece of an answer that the agent left."""
+
 
 def parse_pace(text: str) -> Pace:
     """`instant`, `recorded`, or a factor such as `2x`. WrongUsage for anything else."""
@@ -50,6 +53,18 @@ def parse_pace(text: str) -> Pace:
     return Pace(speed=speed)
 
 
+def _parting(exchange: Exchange, plan: Plan) -> tuple[int, float] | None:
+    """The instant of the last piece of an answer that the agent left, and the recorded pause before it in seconds.
+
+    It is kept at every pace. `curl URL | head` leaves because the piece after the one it wanted finds its pipe closed;
+    were both to come at once, it would be given everything before it can know that nobody reads any more.
+    """
+    chunks = plan.body.chunks if plan.body else ()
+    if exchange.outcome is not Outcome.CLIENT_GONE or len(chunks) < 2:
+        return None
+    return chunks[-1].at, min((chunks[-1].at - chunks[-2].at) / NS, PARTING_SECONDS)
+
+
 class Sender:
     """Sends one answer. `whole` is True once all its bytes are handed over: what follows cannot be missed."""
 
@@ -64,12 +79,13 @@ class Sender:
         times = exchange.times
         self._asked = times.fwd if times.fwd is not None else times.head
         self._first, self._last = times.first, times.up_end
+        self._parting = _parting(exchange, plan)
         self.whole = False
 
     async def send(self) -> None:
         """Returns when everything is handed over. The caller sees to the connection's end."""
         plan = self._plan
-        if not self._pace.speed and (block := whole_body(plan)) is not None:
+        if not self._pace.speed and not self._parting and (block := whole_body(plan)) is not None:
             await self._last_write(plan.head + block)
             return
         if plan.body is None or not plan.body.chunks:
@@ -95,7 +111,11 @@ class Sender:
 
     async def _until(self, instant: int | None) -> None:
         """Waits for the replay's counterpart of a recorded instant."""
-        if not self._pace.speed or instant is None:
+        if instant is None:
+            return
+        if not self._pace.speed:
+            if self._parting and instant == self._parting[0]:
+                await asyncio.sleep(self._parting[1])
             return
         due = self._began + self._pace.seconds(instant - self._asked)
         if (left := due - asyncio.get_running_loop().time()) > 0:
@@ -103,7 +123,8 @@ class Sender:
 
     async def _plain(self, body: Body) -> None:
         left = body.size
-        async for _, instant, part in self._parts(body, whole_pieces=not self._pace.speed):
+        whole_pieces = not self._pace.speed and not self._parting
+        async for _, instant, part in self._parts(body, whole_pieces=whole_pieces):
             await self._until(instant)
             left -= len(part)
             # An agent that counts leaves with the last byte, while we would still wait for the buffer to drain.

@@ -32,7 +32,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(call: Call, judged: P
     told = call("check", "bad")
     lines = told.text.splitlines()
     assert told.code == 1
-    assert lines[0] == "bad: FAIL   3 proven findings   3 of 3 episodes judged"
+    assert lines[0] == "bad: FAIL   3 proven findings   3 of 3 episodes judged, for 4 of 4 kinds"
     assert lines[1].startswith("failure rate 100 % [43.9, 100.0] = 3 poisoned + 0 lost")
     assert lines[1].endswith("of 3; budget 5 %: above it")
     assert "clean 0  suspect 0  poisoned 3  unknown 0" in lines
@@ -45,7 +45,7 @@ def test_a_clean_run_passes_and_says_in_how_many_episodes_each_kind_could_be_loo
 ) -> None:
     told = call("check", "good")
     assert told.code == 0
-    assert told.text.splitlines()[0] == "good: PASS   no findings   3 of 3 episodes judged"
+    assert told.text.splitlines()[0] == "good: PASS   no findings   3 of 3 episodes judged, for 4 of 4 kinds"
     assert "stale-read" in told.text
     assert "0 of 3" in told.text
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from replayproxy.core.values import Chunk, Exchange, Times
+from replayproxy.core.values import Chunk, Exchange, Outcome, Times
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import Pace, parse_pace
 from replayproxy.storage import Store
@@ -59,6 +59,21 @@ async def arrivals(store: Store, pace: Pace) -> list[float]:
 
 async def test_instant_pace_has_no_pauses(store: Store) -> None:
     assert (await arrivals(store, Pace()))[-1] < 0.09
+
+
+async def test_the_last_pause_before_the_agent_left_is_kept_at_instant_pace(store: Store) -> None:
+    left = replace(events(100, 200, 500), outcome=Outcome.CLIENT_GONE, closed_by_agent=True)
+    run = record(store, {"e": [left]})
+    async with staged(store, run, pace=Pace()) as on:
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
+        begun = asyncio.get_running_loop().time()
+        writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await reader.readuntil(b"e1\n\r\n")
+        before = asyncio.get_running_loop().time() - begun
+        await reader.readuntil(b"e2\n\r\n")
+        assert before < 0.2
+        assert asyncio.get_running_loop().time() - begun >= 0.295
+        writer.close()
 
 
 async def test_recorded_pace_gives_each_chunk_at_its_time(store: Store) -> None:
