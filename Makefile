@@ -40,8 +40,9 @@ test: .venv/.dev servers ## every test
 quick: .venv/.dev ## the tests that need no other server
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not e2e' tests
 
-lint: .venv/.dev ## ruff: style and format of imports
+lint: .venv/.dev ## ruff: style and layout
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 types: .venv/.dev ## mypy, strict
 	$(BIN)/mypy

@@ -118,8 +118,10 @@ class Episode:
         if self.active:
             if env in self.urls:
                 return self.urls[env]
-            raise LookupError("the recorder has no environment %r for this episode, it has %s"
-                              % (env, ", ".join(sorted(self.urls)) or "none"))
+            raise LookupError(
+                "the recorder has no environment %r for this episode, it has %s"
+                % (env, ", ".join(sorted(self.urls)) or "none")
+            )
         served = os.environ.get("REPLAYPROXY_URL_" + env.upper().replace("-", "_").replace(".", "_"))
         if served:
             return self._marked(served.rstrip("/"))
@@ -255,7 +257,7 @@ def episode(
     envs: Optional[Mapping[str, str]] = None,
     snapshots: Optional[Mapping[str, str]] = None,
     instance: Optional[Mapping[str, str]] = None,
-    url_style: Optional[str] = None
+    url_style: Optional[str] = None,
 ) -> Episode:
     """An episode for `with` or `async with`; it is opened on entry and ended on exit."""
     return Episode(

@@ -1,7 +1,7 @@
 """Values for tests, with times that fit together: what a test does not care about need not be written down.
 
-    from replayproxy.testing import exchange, trace
-    trace([exchange("POST", "/deals", body=b'{"id": 1}', at_ms=0), exchange("GET", "/deals/1", at_ms=10)])
+from replayproxy.testing import exchange, trace
+trace([exchange("POST", "/deals", body=b'{"id": 1}', at_ms=0), exchange("GET", "/deals/1", at_ms=10)])
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ def _table(told: Mapping[str, Any]) -> list[str]:
     for kind in KINDS:
         found = [finding for finding in told["findings"] if finding["kind"] == kind]
         grades = Counter(finding["grade"] for finding in found)
-        blind = Counter(
-            seen["not_checked"][kind] for seen in told["coverage"].values() if kind in seen["not_checked"]
-        )
+        blind = Counter(seen["not_checked"][kind] for seen in told["coverage"].values() if kind in seen["not_checked"])
         hidden = sum(blind.values())
         why = f" ({safe(blind.most_common(1)[0][0])}{', ..' if len(blind) > 1 else ''})" if blind else ""
         rows.append(

@@ -26,9 +26,7 @@ def is_write(request: Request, reads: Sequence[str] = ()) -> bool:
     calls = json_rpc_calls(request)
     if calls is None:
         return True
-    return any(
-        call.get("method") == "tools/call" and f"tools/call {_tool_name(call)}" not in reads for call in calls
-    )
+    return any(call.get("method") == "tools/call" and f"tools/call {_tool_name(call)}" not in reads for call in calls)
 
 
 def _declared(line: str, method: bytes, path: bytes) -> bool:

@@ -167,6 +167,7 @@ class Explainer:
         pairs = list(zip(*found, strict=True))
         return any(x != y for x, y in pairs) if all(self._own_names.admit(x, y) for x, y in pairs) else None
 
+
 def _always(difference: Difference, name: str) -> bool:
     return True
 

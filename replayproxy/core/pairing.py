@@ -153,4 +153,3 @@ def kind_of(request: Request) -> str:
     """`GET /deals/{id}`, and of a JSON-RPC call what it calls: `POST /mcp tools/call add_note`."""
     call = _call(request)
     return f"{request_template(request)} {call}" if call else request_template(request)
-

@@ -210,9 +210,7 @@ def given_by(exchange: Exchange, at: int) -> int:
     return sum(chunk.size for chunk in body.chunks if chunk.at <= at) if body else 0
 
 
-def _step(
-    e: Exchange, after: frozenset[int], lines: Sequence[_Line], ends: Mapping[int, int], start: int
-) -> Step:
+def _step(e: Exchange, after: frozenset[int], lines: Sequence[_Line], ends: Mapping[int, int], start: int) -> Step:
     reason = why_not_sent(e)
     waited = max((ends[seq] for seq in after if ends[seq] <= e.times.head), default=start)
     return Step(

@@ -101,5 +101,3 @@ def overlapping(exchanges: Sequence[Exchange]) -> int:
         busy[exchange.lane] = max(busy.get(exchange.lane, 0), times.c_out or times.up_end or times.head)
     chosen = [exchange for exchange in exchanges if exchange.lane in overlapping]
     return lane_ambiguities(chosen, lambda e: request_key(e.env, e.request)) if chosen else 0
-
-

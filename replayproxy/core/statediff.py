@@ -24,6 +24,7 @@ type Load = Callable[[bytes], bytes]
 type Cell = tuple[str, str]
 type Report = Callable[[Difference, Classes], None]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEvent:
     """What differs for the first time in one pair of snapshots. `after`: the index of the pair they followed, or -1."""

@@ -76,9 +76,7 @@ class Texts:
                 classes |= found
         return frozenset(classes)
 
-    def _signed(
-        self, a: tuple[str, ...], b: tuple[str, ...], difference: Difference, where: Where
-    ) -> Classes | None:
+    def _signed(self, a: tuple[str, ...], b: tuple[str, ...], difference: Difference, where: Where) -> Classes | None:
         """What can be read must be explained; what cannot is a signature, or a time before one."""
         if len(a) != len(b):
             return None
@@ -123,7 +121,6 @@ class Texts:
         if max(len(a), len(b)) > LONGEST_ID or readable(a) or readable(b):
             return False
         return fresh_alike(a, b) and self._names.fresh.admit(a, b)
-
 
     def _urls(self, a: str, b: str, difference: Difference, where: Where) -> Classes | None:
         (path_a, *rest_a), (path_b, *rest_b) = (re.split(r"(?=[?#])", text, maxsplit=1) for text in (a, b))

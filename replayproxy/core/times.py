@@ -13,9 +13,7 @@ DAY = 86400 * SECOND
 _EPOCH = date(1970, 1, 1).toordinal()
 _NEAR = 10 * 366 * DAY
 
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:([T ])(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|[+-]\d\d:?\d\d)?)?\Z"
-)
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:([T ])(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|[+-]\d\d:?\d\d)?)?\Z")
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(Z?)\Z")
 _HTTP = re.compile(r"[A-Z][a-z]{2}, (\d\d)([ -])([A-Z][a-z]{2})[ -](\d{4}) (\d\d):(\d\d):(\d\d) GMT\Z")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

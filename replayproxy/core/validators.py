@@ -77,4 +77,3 @@ def split_validators(text: str) -> list[str]:
 
 def _bare(validator: str) -> str:
     return validator.removeprefix("W/").strip('"')
-

@@ -158,9 +158,7 @@ class Suite:
 
     async def patch_ticket(self, request: web.Request) -> web.Response:
         key, asked = request.match_info["id"], await request.json()
-        self.database.execute(
-            "UPDATE tickets SET status=?, updated_at=? WHERE id=?", (asked["status"], _now(), key)
-        )
+        self.database.execute("UPDATE tickets SET status=?, updated_at=? WHERE id=?", (asked["status"], _now(), key))
         ticket = self._one("tickets", key)
         return web.json_response(ticket) if ticket else _missing("ticket", key)
 

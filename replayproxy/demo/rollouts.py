@@ -39,18 +39,14 @@ def clean_plan(episodes: int = 50) -> list[Rollout]:
         task = sorted(TASKS)[number % len(TASKS)]
         seed, attempt = 1 + number // len(TASKS) % 2, 1 + number // (2 * len(TASKS))
         plan.append(
-            Rollout(
-                name=f"{task}-s{seed}-a{attempt}", task=task, seed=seed, attempt=attempt, instance="ab"[number % 2]
-            )
+            Rollout(name=f"{task}-s{seed}-a{attempt}", task=task, seed=seed, attempt=attempt, instance="ab"[number % 2])
         )
     return plan
 
 
 def fault_plan() -> list[Rollout]:
     """Three episodes of B's task, then A, then B on the leaky instance; one and three on the other two."""
-    before = [
-        Rollout(name=f"b-before-{n}", task="crm-renewal", seed=7, attempt=n, instance="leaky") for n in (1, 2, 3)
-    ]
+    before = [Rollout(name=f"b-before-{n}", task="crm-renewal", seed=7, attempt=n, instance="leaky") for n in (1, 2, 3)]
     return [
         *before,
         Rollout(name="a", task="crm-new", seed=7, attempt=1, instance="leaky"),

@@ -31,9 +31,7 @@ class Across:
     """Dirty starts and flows of one run, after the sweep. `why`: episode -> why its start was not judged ("": it was).
     `clean_starts`: the episodes all of whose starts equal their references."""
 
-    def __init__(
-        self, source: Source, states: States, swept: Swept, references: References, near: Beside
-    ) -> None:
+    def __init__(self, source: Source, states: States, swept: Swept, references: References, near: Beside) -> None:
         self._source = source
         self._beside = near
         self._states = states

@@ -249,5 +249,3 @@ def _believable(flow: Flow, state: Baseline) -> bool:
     if state.checked == 0:
         return flow.made.own_id
     return state.free
-
-

@@ -103,9 +103,7 @@ def sightings(dirt: Dirt, own: Sequence[Op], exchanges: Sequence[Exchange]) -> l
     return found
 
 
-def _by_structure(
-    op: Op, exchange: Exchange, rows: dict[Row, Survivor], written: set[Row]
-) -> Iterable[Sighting]:
+def _by_structure(op: Op, exchange: Exchange, rows: dict[Row, Survivor], written: set[Row]) -> Iterable[Sighting]:
     gone = rows.get(op.absent) if op.absent is not None and op.absent not in written else None
     if gone is not None and gone.change.after is None:
         yield Sighting(seq=op.seq, lane=op.lane, pointer="", value=None, survivor=gone, exchange=exchange)

@@ -163,9 +163,7 @@ def snapshot_address(run: str, episode: str, snapshot: Snapshot | int) -> str:
     return f"{run}/{episode}/s{snapshot if isinstance(snapshot, int) else snapshot.n}"
 
 
-def witness(
-    run: str, episode: str, exchange: Exchange, role: str, *, pointer: str = "", value: Any = None
-) -> Witness:
+def witness(run: str, episode: str, exchange: Exchange, role: str, *, pointer: str = "", value: Any = None) -> Witness:
     return Witness(
         address=exchange_address(run, episode, exchange.seq),
         role=role,

@@ -178,9 +178,7 @@ class _Register:
             gone = max(gone, self.overwritten(self.blind_latest[blind - 1], reading.value), key=lambda g: g[0])
         if gone[0] >= reading.fwd:
             return Verdict(reading=reading, state=State.CURRENT)
-        return Verdict(
-            reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2]
-        )
+        return Verdict(reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2])
 
     def contradicted(self) -> bool:
         """Whether a snapshot shows what nobody wrote, or what was surely overwritten: a writer that we did not see,

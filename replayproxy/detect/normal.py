@@ -46,4 +46,3 @@ def _text(value: str) -> str:
         except jsonvalue.NotJson:
             pass  # a text that only looks like JSON is a text
     return "'" + value
-

@@ -139,9 +139,7 @@ class Provenance:
         self.flows: list[Flow] = []
         self.full = False
 
-    def add(
-        self, run: Run, episode: str, exchanges: Sequence[Exchange], views: Views, *, judged: bool = True
-    ) -> None:
+    def add(self, run: Run, episode: str, exchanges: Sequence[Exchange], views: Views, *, judged: bool = True) -> None:
         """`judged`: whether flows into this episode are collected; its own values are known either way."""
         own = _Own()
         for exchange in exchanges:
@@ -164,9 +162,7 @@ class Provenance:
                 self._make(value, own, _made(episode, exchange, (), sent=True))
             own.values.add(value)
 
-    def _answer(
-        self, episode: str, exchange: Exchange, own: _Own, views: Views, writes: bool, judged: bool
-    ) -> None:
+    def _answer(self, episode: str, exchange: Exchange, own: _Own, views: Views, writes: bool, judged: bool) -> None:
         response = exchange.response
         assert response is not None
         seen = views.of(response.fields, response.body)

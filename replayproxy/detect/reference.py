@@ -125,5 +125,3 @@ class References:
     def _like(self, first: Mapping[bytes, Start], root: bytes, votes: Mapping[bytes, int]) -> bytes:
         forms = sorted(votes, key=lambda form: -votes[form])[:MAX_FORMS]
         return next((form for form in forms if self.equal(first[form], first[root])), root)
-
-

@@ -294,5 +294,3 @@ def _declared(stale: Stale) -> bool:
 
 def _path(op: Op) -> str:
     return op.target.partition("?")[0].rstrip("/")
-
-

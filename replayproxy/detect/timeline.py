@@ -206,5 +206,3 @@ def cell(row: Any | None, column: str) -> str:
     if row is None or not isinstance(row, dict) or column not in row:
         return NO_VALUE
     return normal(row[column])
-
-

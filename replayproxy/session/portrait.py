@@ -175,7 +175,5 @@ def change_json(change: Change) -> dict[str, Any]:
         "to": f"s{change.after.n}",
         "name": change.after.name,
         "more": change.more,
-        "rows": [
-            {"table": row.table, "key": row.key, "before": row.before, "after": row.after} for row in change.rows
-        ],
+        "rows": [{"table": row.table, "key": row.key, "before": row.before, "after": row.after} for row in change.rows],
     }

@@ -273,4 +273,3 @@ def short(value: Any, limit: int = 80) -> str:
     except TypeError:
         text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
-

@@ -75,8 +75,9 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         writer = store.writer()
         writer.open_run(run("older", opened_wall=1))
         made = writer.open_run(run("nightly", envs=("crm", "cal"), snapshots={"crm": "sqlite:crm.db"}, meta={"k": "v"}))
-        a = writer.open_episode(episode("a", run_key=made.key, task="crm-7", seed=7, attempt=1, opened=1,
-                                        meta={"step": 398}))
+        a = writer.open_episode(
+            episode("a", run_key=made.key, task="crm-7", seed=7, attempt=1, opened=1, meta={"step": 398})
+        )
         before, after = prolly.build(BEFORE), prolly.build(AFTER)
         writer.put_nodes({**before.nodes, **after.nodes})
         patch = exchange(

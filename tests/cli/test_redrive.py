@@ -143,9 +143,7 @@ def test_an_unknown_address_is_exit_2(shop: Shop, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "words", [["--pace", "soon"], ["--repeat", "0"], ["--answer-limit", "x"], ["--disposable", "nobody"]]
 )
-def test_words_that_mean_nothing_are_exit_2(
-    shop: Shop, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_words_that_mean_nothing_are_exit_2(shop: Shop, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert run(["redrive", "r/e", "--env", "app=http://127.0.0.1:1", *words]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -202,9 +202,7 @@ def test_a_websocket_is_shown_message_by_message(call: Call, recorded: Path) -> 
         (["nightly/a#1", "--wire", "--json"], "exclude each"), (["x.replay"], "archives cannot be read yet"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_one_line_and_exit_2(
-    call: Call, recorded: Path, arguments: list[str], said: str
-) -> None:
+def test_what_is_not_there_is_one_line_and_exit_2(call: Call, recorded: Path, arguments: list[str], said: str) -> None:
     told = call("show", *arguments)
     assert told.code == 2
     assert said in told.err

@@ -75,9 +75,10 @@ def test_a_random_id_is_replaced_wherever_it_stands_as_a_whole_token() -> None:
     play = Play()
     play("POST", "/items", {"id": A}, {"id": A2})
     assert play("GET", f"/items/{A}?like={A}&q=x").target == f"/items/{A2}?like={A2}&q=x".encode()
-    assert body(play("POST", "/links", sent={"to": A, "note": f"see {A}!"})) == json.dumps(
-        {"to": A2, "note": f"see {A}!"}
-    ).encode()
+    assert (
+        body(play("POST", "/links", sent={"to": A, "note": f"see {A}!"}))
+        == json.dumps({"to": A2, "note": f"see {A}!"}).encode()
+    )
     form = play("POST", "/form", sent=f"to={A}&b=1".encode(), kind="application/x-www-form-urlencoded")
     assert body(form) == f"to={A2}&b=1".encode()
     assert play("GET", "/me", ask=[("Authorization", f"Bearer {A}")]).fields[1] == (
@@ -98,7 +99,7 @@ def test_a_longer_token_that_holds_a_known_id_is_left_alone() -> None:
 
 def test_the_rest_of_a_json_body_keeps_its_bytes_and_the_length_is_put_right() -> None:
     play = Play()
-    play("POST", "/items", {"token": "tok_9fK2mXq81LpZ0aVb"}, {"token": "tok_3hJ7"+ "nYw52RsT8cUdEE"})
+    play("POST", "/items", {"token": "tok_9fK2mXq81LpZ0aVb"}, {"token": "tok_3hJ7" + "nYw52RsT8cUdEE"})
     sent = b'{ "a" : 1.0e0,\n "token":"tok_9fK2mXq81LpZ0aVb" , "u": "\\u00e9\\/", "n": [ null,true ] }'
     out = play("POST", "/use", sent=sent)
     want = sent.replace(b"tok_9fK2mXq81LpZ0aVb", b"tok_3hJ7nYw52RsT8cUdEE")
@@ -357,8 +358,12 @@ def _count(value: Any) -> int:
 
 @given(json_values)
 def test_a_walk_that_replaces_nothing_changes_nothing(value: Any) -> None:
-    sent = request("POST", "/a/b?c=d&e", json.dumps(value).encode(),
-                   headers=[("Content-Type", "application/json"), ("Cookie", "a=b; c"), ("If-Match", '"x", "y"')])
+    sent = request(
+        "POST",
+        "/a/b?c=d&e",
+        json.dumps(value).encode(),
+        headers=[("Content-Type", "application/json"), ("Cookie", "a=b; c"), ("If-Match", '"x", "y"')],
+    )
     assert rewrite(sent, "app", lambda place, scopes, text: None) is sent
 
 

@@ -199,9 +199,7 @@ def test_every_plan_can_be_carried_out_and_keeps_each_lanes_order(
     ended: set[int] = set()
     while len(ended) < len(steps):
         ready = {seq for seq, step in steps.items() if seq not in started and step.after <= ended}
-        over = {
-            seq for seq in started - ended if (steps[seq].close_after or set()) | steps[seq].hold_after <= ended
-        }
+        over = {seq for seq in started - ended if (steps[seq].close_after or set()) | steps[seq].hold_after <= ended}
         assert ready or over, "it waits for ever"
         started |= ready
         ended |= over

@@ -35,9 +35,7 @@ class Story(Hand):
     def add(self, name: str, exchanges: list[Any], states: list[tuple[float, Any]], **more: Any) -> None:
         offset = 1000.0 * len(self.traces)
         more.setdefault("opened_ms", offset)
-        self.episode(
-            name, [shifted(e, offset) for e in exchanges], [(offset + at, s) for at, s in states], **more
-        )
+        self.episode(name, [shifted(e, offset) for e in exchanges], [(offset + at, s) for at, s in states], **more)
 
     def look(self, name: str, start: Any, *exchanges: Any, **more: Any) -> None:
         self.add(name, list(exchanges) or [listed(SEED)], [(1, start)], task="t", seed=1, **more)

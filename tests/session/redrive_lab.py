@@ -198,9 +198,7 @@ class Recording:
     async def _shoot(self, when: str, after: tuple[int, int] | None) -> None:
         assert self._capture is not None
         for name in self.snapshots:
-            self.shots.append(
-                await self._capture.take(name, when=when, n=len(self.shots), mode="hold", after=after)
-            )
+            self.shots.append(await self._capture.take(name, when=when, n=len(self.shots), mode="hold", after=after))
 
     async def send(self, request: Request, *, lane: str = "main") -> Exchange:
         where = origin(self.url)

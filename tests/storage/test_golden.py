@@ -127,9 +127,7 @@ GOLDEN: dict[str, str] = {
         "AQEAAAAA2eOV/jaCrx1H0uY+Y32P0Si1L/0gYMUCAMLFExqAxxkD1Nh9XqJE0M/Wqxl6JCMfmErMwUx0B629htJjXM3whTkyKar5"
         "ilaMAEiAEHyqa9VSo/lGg/GUMwK+JJtpE/k+KGNIcsd3KbPCOScBAILBhAI="
     ),
-    "blob": (
-        "ASi1L/0gEYkAAGEgcGllY2Ugb2YgYSBib2R5"
-    ),
+    "blob": ("ASi1L/0gEYkAAGEgcGllY2Ugb2YgYSBib2R5"),
 }
 
 

@@ -90,9 +90,7 @@ def test_the_worker_breaks_a_tie(store: Store) -> None:
     assert [e.request.target for e in store.reader().exchanges(rollout)] == [b"/2", b"/10", b"/300"]
 
 
-def test_exchanges_are_streamed_over_any_number_of_transactions(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exchanges_are_streamed_over_any_number_of_transactions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replayproxy.storage.reader.AT_ONCE", 7)
     for count in (0, 1, 6, 7, 8, 14, 20):
         _, rollout = recorded(store, **{f"r__e{count}": [exchange(at_ms=n) for n in range(count)]})[f"r__e{count}"]
