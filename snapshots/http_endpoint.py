@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from replayproxy.errors import WrongUsage
@@ -24,13 +25,20 @@ TIMEOUT = 30.0
 NO_SUCH_ROUTE = (404, 405, 501)
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A state is where the spec says; credentials, and a restore, must not follow a redirect to somewhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 @cache
 def _opener() -> urllib.request.OpenerDirector:
     """One for all: making one reads the system's certificates, which costs 25 ms.
 
     Proxies from the environment's variables are left out; they would see, or be, the traffic under test.
     """
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
 
 class HttpEndpoint:

@@ -92,7 +92,9 @@ def run(arguments: list[str], as_json: bool = False) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as wrong:
-        return _tell(wrong.format_message(), "wrong usage", Exit.USAGE, as_json, hint="replayproxy --help")
+        at = getattr(wrong, "ctx", None)
+        hint = f"{at.command_path if at else 'replayproxy'} --help"
+        return _tell(wrong.format_message(), "wrong usage", Exit.USAGE, as_json, hint=hint)
     except Problem as problem:
         return _tell(problem.what, problem.title, problem.exit, as_json, hint=problem.hint)
     except (KeyboardInterrupt, click.Abort):

@@ -99,6 +99,11 @@ def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_wrong_call_names_the_help_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "only-one"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("-> replayproxy diff --help")
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0

@@ -28,6 +28,7 @@ class StateServer:
         self.body = json.dumps(DEALS).encode()
         self.answer: Callable[[str], tuple[int, bytes]] | None = None
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.elsewhere = ""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,6 +57,8 @@ class StateServer:
         else:
             status, self.body = 204, given
         handler.send_response(status)
+        if self.elsewhere:
+            handler.send_header("Location", self.elsewhere)
         if body[:2] == b"\x1f\x8b":
             handler.send_header("Content-Encoding", "gzip")
         handler.send_header("Content-Length", str(len(body)))
@@ -103,6 +106,18 @@ def test_a_document_of_tables_is_rows_and_any_other_is_one_document(server: Stat
     for other in ([1, 2], {"a": 1}, {"a": {"b": 2}}, "text", 7, {"document": {"": {"x": 1}}}):
         server.body = json.dumps(other).encode()
         assert provider(f"http:{server.url}/state").capture().rows == {"document": {"": other}}
+
+
+def test_a_redirect_is_followed_nowhere(server: StateServer) -> None:
+    other = StateServer()
+    try:
+        server.elsewhere, server.answer = other.url + "/state", lambda method: (307, b"")
+        with pytest.raises(StateUnreadable, match="307"):
+            provider(f"http:{server.url}/state,header=Authorization:secret").capture()
+        assert len(server.seen) == 1
+        assert other.seen == []
+    finally:
+        other.close()
 
 
 def test_the_captured_document_is_put_back_byte_for_byte(server: StateServer) -> None:
