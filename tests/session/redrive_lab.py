@@ -108,7 +108,7 @@ class Shop:
 
     async def add_item(self, request: web.Request) -> web.Response:
         told = await request.json()
-        new, version = str(uuid.uuid4()), uuid.uuid4().hex[:6]
+        new, version = str(uuid.uuid4()), f"v{uuid.uuid4().hex[:6]}"
         self.rows("INSERT INTO items VALUES (?, ?, ?)", new, told["name"], version)
         return web.json_response({"id": new, "name": told["name"]}, status=201, headers={"ETag": f'"{version}"'})
 
@@ -127,7 +127,7 @@ class Shop:
         found = self.rows("SELECT version FROM items WHERE id = ?", key)
         if not found or request.headers.get("If-Match") != f'"{found[0][0]}"':
             return web.json_response({"error": "changed in between"}, status=412)
-        version = uuid.uuid4().hex[:6]
+        version = f"v{uuid.uuid4().hex[:6]}"
         self.rows("UPDATE items SET name = ?, version = ? WHERE id = ?", (await request.json())["name"], version, key)
         return web.json_response({"ok": True}, headers={"ETag": f'"{version}"'})
 
