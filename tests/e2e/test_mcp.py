@@ -43,7 +43,7 @@ def recorded(lab: Lab, era: str) -> int:
         "--episode", "e1", "--json", "--", *agent(era),
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    assert ran.json["exchanges"] >= 12
+    assert ran.json["exchanges"] >= 15
     assert ran.json["unattributed"] == 0
     lab.stop_all()
     return port

@@ -27,8 +27,9 @@ async def work(call):
     for text in ("jam", "salt"):
         seen.append(await call("add_note", {"text": text}))
         seen.append(await call("list_notes", {}))
-    seen.append(await call("finish_note", {"note": 1}))
-    seen.append(await call("list_notes", {}))
+    for note in (1, 3):
+        seen.append(await call("finish_note", {"note": note}))
+        seen.append(await call("list_notes", {}))
     return seen
 
 
