@@ -62,10 +62,11 @@ class _Flows:
         self._addon = addon
 
     async def unlisten(self, listener: Any) -> None:
-        raise NotImplementedError
+        """There is none of ours to close: `listen` gives none."""
 
     async def listen(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
+        # Only the control API opens listeners, and here there is no control API.
+        raise RuntimeError("the listeners are those of the user's own mitmproxy")
 
     def release(self, wanted: Callable[[Ticket], bool], *, streams_only: bool = False) -> int:
         count = 0
