@@ -4,62 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from replayproxy.core import prolly
-from replayproxy.core.values import Outcome, Trace, WebSocket
+from replayproxy.core.values import Outcome, WebSocket
 from replayproxy.drive import wire
 from replayproxy.drive.origin import Origin
-from replayproxy.errors import CannotJudge, RestoreUnfaithful, WorldTrouble, WrongUsage
-from replayproxy.session.redrive import Ask, Redriven, redrive
+from replayproxy.errors import CannotJudge, RestoreUnfaithful
 from replayproxy.session.redrive_report import document, exit_code
-from replayproxy.session.redrive_targets import Words
 from replayproxy.storage import Store
-from tests.session.redrive_lab import Recording, Shop, ask, body_of, kept, serving
-
-
-async def recorded(store: Store, shop: Shop, *, snapshot: str | None = "sqlite", **more: Any) -> Trace:
-    """An agent that logs in, creates things and uses the ids it was given."""
-    async with serving(shop.app()) as url:
-        specs = {"sqlite": f"sqlite:{shop.path}", "http": f"http:{url}/state"}
-        recording = Recording(url, {"app": specs[snapshot]} if snapshot else {})
-        await recording.begin()
-        await agent(recording)
-        await recording.end()
-    return await kept(store, recording, **more)
-
-
-async def agent(recording: Recording) -> None:
-    login = await recording.send(ask("POST", "/login", {"user": "ada"}))
-    assert login.response is not None
-    cookie = next(v for n, v in login.response.fields if n.lower() == b"set-cookie").partition(b";")[0].decode()
-    await recording.send(ask("GET", "/me", headers=[("Cookie", f"theme=dark; {cookie}")]))
-    deal = body_of(await recording.send(ask("POST", "/deals", {"name": "Acme", "amount": 1200})))["id"]
-    await recording.send(ask("GET", f"/deals/{deal}"))
-    await recording.send(ask("POST", f"/deals/{deal}/notes", {"deal_id": deal, "text": "17 of 42"}))
-    item = await recording.send(ask("POST", "/items", {"name": "chair"}))
-    assert item.response is not None
-    key, tag = body_of(item)["id"], next(v for n, v in item.response.fields if n.lower() == b"etag").decode()
-    await recording.send(ask("GET", f"/items/{key}", headers=[("If-None-Match", tag)]))
-    await recording.send(ask("PUT", f"/items/{key}", {"name": "table"}, headers=[("If-Match", tag)]))
-    await recording.send(ask("GET", "/deals"))
+from tests.session.redrive_lab import Recording, Shop, ask, kept, serving
+from tests.session.redrive_shop import agent, recorded, redriven
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path / "shop.db")
-
-
-async def redriven(
-    store: Store, url: str, *addresses: str, snapshot: tuple[str, ...] = (), reset: tuple[str, ...] = (),
-    env: tuple[str, ...] | None = None, disposable: tuple[str, ...] = (), told: list[str] | None = None, **more: Any,
-) -> list[Redriven]:  # fmt: skip
-    words = Words(env=(f"app={url}",) if env is None else env, snapshot=snapshot, reset=reset, disposable=disposable)
-    say = (told if told is not None else []).append
-    return await redrive(store, Ask(addresses=addresses or ("r/e",), words=words, **more), say)
 
 
 async def test_new_ids_cookies_and_tags_of_a_restored_environment_are_the_same(store: Store, shop: Shop) -> None:
@@ -272,112 +234,6 @@ async def test_a_state_that_nothing_can_restore_must_already_be_the_recorded_one
     assert "nothing restores it" in str(refused.value)
     assert one.verdict == "same"
     assert document([one])["receipt"]["restore"]["by"] == {"app": "found"}
-
-
-async def test_the_recorded_upstream_is_no_target_unless_it_is_named(store: Store, shop: Shop) -> None:
-    async with serving(shop.app()) as url:
-        recording = Recording(url)
-        await recording.begin()
-        await recording.send(ask("GET", "/deals"))
-        await recording.end()
-        await kept(store, recording)
-        before = list(shop.seen)
-        with pytest.raises(WrongUsage) as refused:
-            await redriven(store, url, env=())
-    assert refused.value.hint == "--env app=URL"
-    assert shop.seen == before
-
-
-async def test_a_recorded_file_is_not_overwritten_while_the_recorded_environment_is_still_there(
-    store: Store, shop: Shop, tmp_path: Path
-) -> None:
-    async with serving(shop.app()) as first:
-        recording = Recording(first, {"app": f"sqlite:{shop.path}"})
-        await recording.begin()
-        await recording.send(ask("POST", "/deals", {"name": "x", "amount": 1}))
-        await recording.end()
-        await kept(store, recording)
-        shop.rows("INSERT INTO deals VALUES (9, 'in use', 1)")
-        async with serving(Shop(tmp_path / "copy.db").app()) as url:
-            [one] = await redriven(store, url)
-    assert one.verdict == "undecided"
-    assert f"still at {first}" in document([one])["receipt"]["undecided"][0]
-    assert (9,) in shop.rows("SELECT id FROM deals")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"env": ("app=http://203.0.113.9:80",)}, "not on this machine"),
-        ({"env": ("app=http://127.0.0.1:1", "other=http://127.0.0.1:2")}, "no environment 'other'"),
-        ({"env": ("app=dynamic",)}, "needs one address"),
-        ({"env": ("app=ftp://127.0.0.1",)}, "no http:// or https:// URL"),
-        ({"env": ("app=http://127.0.0.1:1", "app=http://127.0.0.1:2")}, "given twice"),
-        ({"snapshot": ("app=postgres:postgresql://u@203.0.113.9/db",)}, "not on this machine"),
-        ({"snapshot": ("app=postgres:host=127.0.0.1,203.0.113.9 dbname=db",)}, "not on this machine"),
-        ({"snapshot": ("app=http:http://203.0.113.9/state",)}, "not on this machine"),
-        ({"snapshot": ("app=nothing:x",)}, "no snapshot kind"),
-        ({"reset": ("app=POST http://203.0.113.9/reset",)}, "not on this machine"),
-        ({"reset": ("app",)}, "METHOD URL"),
-        ({"disposable": ("nobody",)}, "--disposable nobody"),
-        ({"save": "a/b"}, "--save"),
-        ({"save": "r"}, "there is a run of that name"),
-    ],
-)
-async def test_what_may_not_be_is_refused_before_anything_is_sent(
-    store: Store, shop: Shop, words: dict[str, Any], message: str
-) -> None:
-    await recorded(store, shop)
-    again = Shop(shop.path)
-    async with serving(again.app()) as url:
-        with pytest.raises(WrongUsage) as refused:
-            await redriven(store, url, **words)
-    assert message in str(refused.value)
-    assert again.seen == []
-    assert len(shop.rows("SELECT id FROM deals")) == 1
-
-
-async def test_a_disposable_target_may_be_elsewhere(store: Store, shop: Shop) -> None:
-    await recorded(store, shop)
-    with pytest.raises(WorldTrouble):
-        await redriven(store, "", env=("app=http://nowhere.invalid:9",), disposable=("app",))
-
-
-async def test_an_environment_that_is_not_there_is_told_before_anything_is_written(store: Store, shop: Shop) -> None:
-    await recorded(store, shop)
-    async with serving(Shop(shop.path).app()) as url:
-        pass
-    with pytest.raises(WorldTrouble) as refused:
-        await redriven(store, url)
-    assert refused.value.exit == 5
-    assert len(shop.rows("SELECT id FROM deals")) == 1
-
-
-async def test_an_address_inside_an_episode_is_refused(store: Store, shop: Shop) -> None:
-    await recorded(store, shop)
-    for address in ("r/e#1", "r/e/s0"):
-        with pytest.raises(WrongUsage):
-            await redriven(store, "http://127.0.0.1:1", address)
-
-
-async def test_traffic_without_an_episode_is_never_sent(store: Store, shop: Shop) -> None:
-    await recorded(store, shop, episode="unattributed")
-    with pytest.raises(WrongUsage) as refused:
-        await redriven(store, "http://127.0.0.1:1", "r/unattributed")
-    assert "never re-driven" in str(refused.value)
-
-
-async def test_an_episode_that_is_not_sealed_is_not_sent(store: Store, shop: Shop) -> None:
-    async with serving(shop.app()) as url:
-        recording = Recording(url)
-        await recording.begin()
-        await recording.send(ask("GET", "/deals"))
-        await kept(store, recording, seal=False)
-        before = list(shop.seen)
-        with pytest.raises(CannotJudge) as refused:
-            await redriven(store, url)
-    assert "r/e is incomplete" in str(refused.value)
-    assert shop.seen == before
 
 
 async def test_repetitions_are_restored_each_and_counted(store: Store, shop: Shop) -> None:
