@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from replayproxy.core.canonical import body_of
 from replayproxy.core.values import Body
-from replayproxy.proxy.scribe import BodySink, Scribe
+from replayproxy.proxy.scribe import BodySink
 
 _EMPTY = body_of(b"")
 
@@ -12,8 +14,9 @@ _EMPTY = body_of(b"")
 class Capture:
     """One body on its way to the store. One that fails on the way is given up: it is then not captured (None)."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
+    def __init__(self, sink: Callable[[], BodySink]) -> None:
+        """`sink` is asked at the first byte, when the head is known."""
+        self._make = sink
         self._sink: BodySink | None = None
         self._body: Body | None = None
         self._open = True
@@ -25,7 +28,7 @@ class Capture:
         self.size += len(data)
         try:
             if self._sink is None:
-                self._sink = self._scribe.sink()
+                self._sink = self._make()
             self._sink.write(data, at)
         except Exception:
             self._open = False

@@ -15,7 +15,7 @@ from replayproxy.core.canonical import decoded
 from replayproxy.core.links import LinkCounter
 from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
 from replayproxy.proxy.capture import Capture
-from replayproxy.proxy.scribe import ESCAPING_LINKS, Scribe, Ticket
+from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Live:
         self.streamed = self.request_whole = self.answer_whole = False
         self.busy = False  # the scribe holds the answer; the end is still to come
         self.overdue = False
-        self.request_body, self.answer_body = Capture(scribe), Capture(scribe)
+        self.request_body, self.answer_body = Capture(self._request_sink), Capture(self._answer_sink)
         self.request_trailers: Fields = ()
         self.answer: Response | None = None
         self.interims: list[tuple[int, Fields]] = []
@@ -75,6 +75,14 @@ class Live:
         self.held: Exchange | None = None  # as the scribe saw it before the agent got the answer
         self._request: Request | None = None
         self._links: LinkCounter | None = None
+
+    def _request_sink(self) -> BodySink:
+        assert self.ticket is not None
+        return self.scribe.sink(self.ticket, self.head.fields, answer=False)
+
+    def _answer_sink(self) -> BodySink:
+        assert self.ticket is not None
+        return self.scribe.sink(self.ticket, self.answer.fields if self.answer else (), answer=True)
 
     def fault(self, where: str, error: BaseException) -> None:
         try:

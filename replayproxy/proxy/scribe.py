@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from replayproxy.core.identity import Attribution, Claims
-from replayproxy.core.values import Body, Exchange, Request
+from replayproxy.core.values import Body, Exchange, Fields, Request
 
 AGENT_CONNECTED = "agent-connected"
 AGENT_CLOSED = "agent-closed"
@@ -62,8 +62,11 @@ class Scribe(Protocol):
     def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
         """A request's head is here. `listener` is `Listener.url`; `target` has the prefix taken off already."""
 
-    def sink(self) -> BodySink:
-        """Where the bytes of one body go."""
+    def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
+        """Where the bytes of one body go. `fields` are the head's: of the answer, or of the request.
+
+        What it closes with may hold all the bytes: nothing of them is in the store before `finished`.
+        """
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
         """Before the first byte goes to the environment. `request.body` is None when it is streamed on."""

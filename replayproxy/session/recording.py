@@ -14,7 +14,7 @@ from typing import Any
 
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
-from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Request, Run, Snapshot
+from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Fields, Request, Run, Snapshot
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
 from replayproxy.session.camera import Camera, Plan
@@ -180,7 +180,8 @@ class Recording:
             note=note,
         )
 
-    def sink(self) -> BodySink:
+    def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
+        del ticket, fields, answer
         return self.writer.body_sink()
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:

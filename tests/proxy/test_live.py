@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import count
 
 from replayproxy.core.identity import Attribution
-from replayproxy.core.values import Episode, Outcome, Request, Response
+from replayproxy.core.values import Episode, Fields, Outcome, Request, Response
 from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.scribe import Ticket
 from tests.proxy.wire import BrokenSink, FakeScribe, Sink
 
-HEAD = Request(method=b"GET", target=b"/", version=b"HTTP/1.1", fields=(), body=None)
-ANSWER = Response(status=200, reason=b"", version=b"HTTP/1.1", fields=(), body=None)
+HEAD = Request(method=b"GET", target=b"/", version=b"HTTP/1.1", fields=((b"A", b"1"),), body=None)
+ANSWER = Response(status=200, reason=b"", version=b"HTTP/1.1", fields=((b"B", b"2"),), body=None)
 
 
 class Collector(FakeScribe):
@@ -19,7 +19,8 @@ class Collector(FakeScribe):
         super().__init__()
         self.made: list[Sink] = []
 
-    def sink(self) -> Sink:
+    def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> Sink:
+        self.heads.append((answer, fields))
         self._may_break("sink")
         self.made.append(BrokenSink() if "sink.write" in self.breaks else Sink())
         return self.made[-1]
@@ -66,6 +67,7 @@ async def test_what_was_gathered_is_handed_over_once() -> None:
     assert [times.head, times.c_in, times.fwd, times.first] == [0, 1, 2, 3]
     assert (times.up_end, times.c_out, times.wall) == (6, 7, 1000)
     assert (exchange.env_connection, exchange.agent_connection) == ("env-1", "c")
+    assert scribe.heads == [(False, HEAD.fields), (True, ANSWER.fields)]
 
 
 async def test_after_a_release_traffic_leaves_no_trace_and_its_end_is_still_seen() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from replayproxy.core.canonical import digest
 from replayproxy.core.identity import Claims, EpisodeBook
-from replayproxy.core.values import Body, Chunk, Exchange, Request
+from replayproxy.core.values import Body, Chunk, Exchange, Fields, Request
 from replayproxy.proxy.engine import ProxyEngine
 from replayproxy.proxy.listeners import EnvOptions, Listener
 from replayproxy.proxy.scribe import Ticket
@@ -43,6 +43,7 @@ class FakeScribe:
         self.events: list[tuple[Ticket | None, str, Mapping[str, Any], int]] = []
         self.faults: list[tuple[Ticket | None, str, BaseException]] = []
         self.held: list[Exchange] = []
+        self.heads: list[tuple[bool, Fields]] = []
         self.urls: dict[str, str | None] = {}
         self.reads: tuple[str, ...] = ()
         self.hold_for: Callable[[Exchange], Awaitable[None]] | None = None
@@ -79,7 +80,9 @@ class FakeScribe:
         self.tickets.append(ticket)
         return ticket
 
-    def sink(self) -> Sink:
+    def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> Sink:
+        assert ticket in self.tickets
+        self.heads.append((answer, fields))
         self._may_break("sink")
         return Sink() if "sink.write" not in self.breaks else BrokenSink()
 
