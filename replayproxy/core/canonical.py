@@ -10,6 +10,7 @@
 | body, other, undecodable, or larger than `VIEW_LIMIT` | yes | byte for byte |
 | Range, If-*, Authorization, X-Api-Key, Api-Key | yes | value as sent |
 | Content-Type | yes | media type without regard to case, parameters in any order |
+| Upgrade to a WebSocket, Sec-WebSocket-Protocol | yes | a handshake is no plain GET of the same path |
 | any other header | no | recorded, shown, never matched |
 """
 
@@ -29,7 +30,7 @@ VIEW_LIMIT = 8 * 1024 * 1024
 
 KEY_FIELDS = (
     b"range", b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since", b"if-range",
-    b"content-type", b"authorization", b"x-api-key", b"api-key",
+    b"content-type", b"authorization", b"x-api-key", b"api-key", b"upgrade", b"sec-websocket-protocol",
 )  # fmt: skip
 SECRET_KEY_FIELDS = frozenset({b"authorization", b"x-api-key", b"api-key"})
 
@@ -185,6 +186,9 @@ def _key_fields(fields: Fields) -> tuple[tuple[bytes, bytes], ...]:
     out = []
     for name in KEY_FIELDS:
         values = all_fields(fields, name)
+        if name == b"upgrade":
+            # Whether h2c or anything else was offered is the connection's business.
+            values = tuple(b"websocket" for value in values if value.strip().lower() == b"websocket")
         out += [(name, _content_type(value) if name == b"content-type" else value) for value in values]
     return tuple(out)
 

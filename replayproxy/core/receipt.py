@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from replayproxy.core.nearest import Near
-from replayproxy.core.replayer import Divergence, Grade, Miss, Replayer
+from replayproxy.core.replayer import Divergence, Grade, MessageMiss, Miss, Replayer
 from replayproxy.core.script import Entry, Script
 from replayproxy.core.secrets import without_parameters
 from replayproxy.core.unlike import text
@@ -22,6 +22,8 @@ LISTED = 100
 """So many unused exchanges and misses are listed in a receipt; the numbers count all."""
 
 MISS_STATUS = 470
+MISS_CLOSE = 4470
+"""With this code a WebSocket is closed whose agent said something that was not recorded there."""
 
 SUMMED = (
     "missed", "unused", "unused_writes", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded",
@@ -82,6 +84,30 @@ def _skipped(script: Script, miss: Miss) -> Entry | None:
     return next((entry for entry in script.entries if entry.skip and entry.key == miss.asked.key), None)
 
 
+def message_document(script: Script, miss: MessageMiss) -> Document:
+    """A message that was not recorded there, in the words of `miss_document`; its status is the close code."""
+    entry, unlike = miss.entry, miss.unlike
+    address = f"{script.address}/{entry.seq}"
+    return {
+        "type": "about:blank",
+        "title": "not in the recording",
+        "status": MISS_CLOSE,
+        "detail": f"{address}: {unlike.reason().decode()}",
+        "run": script.run,
+        "episode": script.episode,
+        "lane": entry.lane,
+        "request": named(entry.exchange.request),
+        "number": miss.number,
+        "count": 1,
+        "message": unlike.number,
+        "nearest": [
+            {"exchange": address, "message": near.number, "state": near.state, "pointer": near.pointer,
+             "recorded": near.recorded, "asked": near.asked, **({"note": near.note} if near.note else {})}
+            for near in unlike.near
+        ],
+    }  # fmt: skip
+
+
 def no_episode_document(run: str, request: str, reason: str, lane: str) -> Document:
     """The body of a 470 for a request that belongs to no recorded episode."""
     return {
@@ -120,7 +146,10 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "requests_missed": tally.requests_missed,
         "first_divergence": _first(replayer, unused),
         "unused_exchanges": [_unused(script, entry) for entry in unused[:LISTED]],
-        "misses": [miss_document(script, miss) for miss in list(replayer.misses.values())[:LISTED]],
+        "misses": [
+            *(miss_document(script, miss) for miss in list(replayer.misses.values())[:LISTED]),
+            *(message_document(script, miss) for miss in replayer.message_misses[:LISTED]),
+        ],
     }
     receipt["reproduced"] = is_reproduced(receipt)
     if receipt["first_divergence"]:
@@ -171,10 +200,16 @@ def _detail(script: Script, first: Divergence) -> Document:
         return {"request": named(request), "recorded_request": recorded, **nearest}
     if first.entry is None:
         return {"text": first.text}
-    found = {
+    found: Document = {
         "request": named(first.entry.exchange.request),
         "exchange": f"{script.address}/{first.entry.seq}",
     }
+    if first.text:
+        found["text"] = first.text
+    if first.message is not None:
+        document = message_document(script, first.message)
+        near = document["nearest"][0] if document["nearest"] else {"pointer": None, "recorded": None, "asked": None}
+        found |= {"detail": document["detail"], "message": document["message"], **near}
     if first.other is not None:
         found |= {"waited_for": f"{script.address}/{first.other.seq}", "waited_for_lane": first.other.lane}
     return found
@@ -245,6 +280,6 @@ def judged(receipt: Mapping[str, Any]) -> int:
     if receipt["reproduced"]:
         return int(Exit.OK)
     if not sum(receipt["served"].values()):
-        return int(Exit.DIFFERENT if receipt["missed"] else Exit.UNJUDGED)
+        return int(Exit.DIFFERENT if receipt["missed"] or receipt["departures"] else Exit.UNJUDGED)
     only_ambiguous = receipt["lane_ambiguous"] and receipt["first_divergence"] is None
     return int(Exit.UNJUDGED if only_ambiguous else Exit.DIFFERENT)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from replayproxy.core.canonical import RequestKey
+from replayproxy.core.conversation import Unlike
 from replayproxy.core.gates import Progress
 from replayproxy.core.nearest import Near
 from replayproxy.core.script import Entry, Identified, Queue, Script
@@ -66,9 +67,17 @@ class Miss:
     near: tuple[Near, ...] = ()
 
 
+class MessageMiss(NamedTuple):
+    """What an agent said in a conversation that was not recorded there. `number` counts the requests."""
+
+    entry: Entry
+    number: int
+    unlike: Unlike
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first thing that was not as recorded. `kind`: miss, order, stayed, left, half-sent or fault.
+    """The first thing that was not as recorded. `kind`: miss, message, order, stayed, left, half-sent or fault.
 
     `entry` is the exchange that was to be served, `other` the one that it waited for.
     """
@@ -81,6 +90,7 @@ class Divergence:
     entry: Entry | None = None
     other: Entry | None = None
     text: str = ""
+    message: MessageMiss | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +117,7 @@ class Replayer:
         self.tally = Tally()
         self.requests = 0
         self.misses: dict[tuple[str, RequestKey], Miss] = {}
+        self.message_misses: list[MessageMiss] = []
         self._next: dict[object, int] = {}
         self._consumer: dict[int, int] = {}
         self._under_way: dict[Queue, int] = {}
@@ -126,7 +137,8 @@ class Replayer:
             self.tally.overlapping += 1
         self._under_way[slot] = others + 1
         grade = _EXACT if entry.exact == asked.exact else _CANONICAL
-        self.tally.served[grade] += 1
+        if entry.exchange.websocket is None:
+            self.tally.served[grade] += 1  # of a conversation that is known when it is over: see `conversed`
         return Serve(entry, grade, self.requests)
 
     def _find(self, asked: Identified, lane: str) -> tuple[Entry | None, Entry | None]:
@@ -169,17 +181,35 @@ class Replayer:
             Divergence(kind="order", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry, other=other)
         )
 
-    def stayed(self, serve: Serve, at: int = 0) -> None:
+    def stayed(self, serve: Serve, at: int = 0, text: str = "") -> None:
         """The recorded agent left in the middle of this answer; this one did not."""
-        self._departed("stayed", serve, at)
+        self._departed("stayed", serve, at, text)
 
-    def left(self, serve: Serve, at: int = 0) -> None:
+    def left(self, serve: Serve, at: int = 0, text: str = "") -> None:
         """This agent left before it had the whole of an answer that the recorded one had taken."""
-        self._departed("left", serve, at)
+        self._departed("left", serve, at, text)
 
-    def _departed(self, kind: str, serve: Serve, at: int) -> None:
+    def conversed(self, serve: Serve, *, exact: bool) -> None:
+        """A conversation went as recorded from the handshake to its end."""
+        self.tally.served[serve.grade if exact or serve.grade is not _EXACT else _CANONICAL] += 1
+
+    def unlike(self, serve: Serve, found: Unlike, at: int = 0) -> MessageMiss:
+        """The agent said something in a conversation that was not recorded there. It is a miss."""
+        miss = MessageMiss(serve.entry, serve.number, found)
+        self.tally.misses += 1
+        if len(self.message_misses) < MISSES_KEPT:
+            self.message_misses.append(miss)
+        self._diverged(
+            Divergence(
+                kind="message", number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry, message=miss
+            )
+        )
+        return miss
+
+    def _departed(self, kind: str, serve: Serve, at: int, text: str) -> None:
         self.tally.departures += 1
-        self._diverged(Divergence(kind=kind, number=serve.number, lane=serve.entry.lane, at=at, entry=serve.entry))
+        lane = serve.entry.lane
+        self._diverged(Divergence(kind=kind, number=serve.number, lane=lane, at=at, entry=serve.entry, text=text))
 
     def done(self, serve: Serve) -> bool:
         """The answer has been given, or its agent has left. True: ask `may_go` again for those who wait."""

@@ -132,8 +132,10 @@ def why_not_served(exchange: Exchange) -> str:
     """Why a replay never gives this answer: "" when it does."""
     if exchange.is_probe:
         return "probe"
-    if exchange.websocket is not None or (exchange.response is not None and exchange.response.status == 101):
-        return "websocket"
+    if exchange.websocket is not None:
+        return ""
+    if exchange.response is not None and exchange.response.status == 101:
+        return "upgraded to another protocol"
     if exchange.outcome in (Outcome.LOCAL, Outcome.HALF_SENT):
         return exchange.outcome.value
     if exchange.request.body is None:
@@ -171,7 +173,7 @@ def build(
     for exchange in exchanges:
         body = exchange.request.body
         whole = exchange.request if body is None or body.inline is not None else _with_body(exchange.request, load)
-        write = is_write(whole, (reads or {}).get(exchange.env, ()))
+        write = exchange.websocket is not None or is_write(whole, (reads or {}).get(exchange.env, ()))
         key = request_key(exchange.env, whole)
         entry = _entry(len(entries), exchange, whole, key, numbers.setdefault(key, len(numbers)), write)
         entries.append(entry)

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
-from replayproxy.core.receipt import MISS_STATUS, Document, no_episode_document
+from replayproxy.core.receipt import MISS_STATUS, Document, message_document, no_episode_document
 from replayproxy.core.replayer import Grade, Miss, Serve
 from replayproxy.core.script import Heard, Identified
 from replayproxy.core.shown import json_bytes
@@ -26,14 +26,23 @@ from replayproxy.serve.bodies import read_body
 from replayproxy.serve.doors import Door
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
-from replayproxy.serve.visit import CLOSED, KEPT, Asked, Dialect, Marks, Visit, Watch, is_marked, origin_form
-from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, plan, problem
+from replayproxy.serve.visit import (
+    CLOSED,
+    KEPT,
+    Asked,
+    Dialect,
+    Marks,
+    Visit,
+    Watch,
+    host_of,
+    is_marked,
+    origin_form,
+)
+from replayproxy.serve.websocket import Socket, Talk, converse, handshake, no_handshake
+from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, hold_limit, plan, problem
 
 PARSE_INLINE = 64 * 1024
 """A body above this is parsed for its key in another thread."""
-
-HOLD_AT_LEAST = 60.0
-"""Seconds for which an answer that the recorded agent left is held open for this one to leave, at the least."""
 
 BACKLOG = 4096
 """With asyncio's 100, a burst of agents waits for seconds."""
@@ -201,6 +210,8 @@ class Origin:
         visit.serve = found
         if not scene.replayer.may_go(found):
             await scene.turn(found)
+        if found.entry.exchange.websocket is not None:
+            return await self._converse(visit, scene, found, marks)
         ready = scene.ready[found.entry.at]
         if ready is None or self._pace.speed:
             return await self._give(visit, found, marks)
@@ -209,6 +220,23 @@ class Origin:
         visit.whole = True
         await writer.drain()
         return ready.ending
+
+    async def _converse(self, visit: Visit, scene: Scene, serve: Serve, marks: Marks) -> Ending:
+        exchange, request = serve.entry.exchange, visit.request
+        fields = self._dialect.agent_fields(visit.door, exchange, host_of(request), marks.prefix)
+        socket = Socket(handshake(exchange, fields, request.headers.get("Sec-WebSocket-Key", "")))
+        visit.whole = True  # the conversation itself judges how it ends
+        if not socket.can_prepare(request):
+            miss = scene.replayer.unlike(serve, no_handshake(), self._now())
+            await self._say_miss(visit, message_document(scene.replayer.script, miss))
+            return Ending.CLOSE
+        assert exchange.websocket is not None
+        talk = Talk(
+            socket, scene, serve, self.stage.reader.messages(exchange.websocket), pace=self._pace, now=self._now,
+            stopping=self._stopping, tell=self._watch.miss, hold=hold_limit(exchange),
+        )  # fmt: skip
+        await converse(request, talk, socket)
+        return Ending.CLOSE
 
     async def _body(self, request: web.BaseRequest) -> Body:
         if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
@@ -239,8 +267,7 @@ class Origin:
         response = exchange.response
         if response is None and exchange.outcome in OWN_STATUS:
             return await self._give_own(visit, serve)
-        host = visit.request.headers.get("Host", "").encode("latin-1", "replace")
-        fields = self._dialect.agent_fields(visit.door, exchange, host, marks.prefix)
+        fields = self._dialect.agent_fields(visit.door, exchange, host_of(visit.request), marks.prefix)
         planned = plan(exchange, fields)
         await self._send(visit, serve, planned)
         if planned.ending is Ending.HOLD and visit.scene is not None:
@@ -263,13 +290,10 @@ class Origin:
 
     async def _hold(self, visit: Visit, scene: Scene, serve: Serve) -> None:
         """The recorded agent left here. Waits until this one does, too, which cancels us; or for so long."""
-        times = serve.entry.exchange.times
-        last = max(filter(None, (times.head, times.first, times.up_end, times.c_out)))
-        limit = max(HOLD_AT_LEAST, 4 * (last - times.head) / 1e9)
         scene.done(serve)
         visit.serve = None
         try:
-            await asyncio.wait_for(self._stopping.wait(), limit)
+            await asyncio.wait_for(self._stopping.wait(), hold_limit(serve.entry.exchange))
         except TimeoutError:
             scene.replayer.stayed(serve, self._now())
 

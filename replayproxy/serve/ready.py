@@ -26,7 +26,13 @@ def ready(entry: Entry, is_plain: Callable[[Fields], bool]) -> Ready | None:
     sees these fields as the environment sent them."""
     exchange = entry.exchange
     response = exchange.response
-    if entry.skip or response is None or exchange.outcome is not Outcome.ANSWERED or not is_plain(response.fields):
+    if (
+        entry.skip
+        or response is None
+        or exchange.websocket is not None
+        or exchange.outcome is not Outcome.ANSWERED
+        or not is_plain(response.fields)
+    ):
         return None
     planned = plan(exchange, response.fields)
     body = whole_body(planned)

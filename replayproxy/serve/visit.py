@@ -108,6 +108,11 @@ class Watch:
     fault: Callable[[str, BaseException], None] = lambda where, error: None
 
 
+def host_of(request: web.BaseRequest) -> bytes:
+    """What the agent calls us; empty where it does not say."""
+    return request.headers.get("Host", "").encode("latin-1", "replace")
+
+
 def is_marked(headers: Container[str]) -> bool:
     """Whether a field carries an identity."""
     return "X-Replay-Lane" in headers or "X-Replay-Episode" in headers or "baggage" in headers

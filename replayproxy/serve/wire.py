@@ -50,6 +50,17 @@ class Plan(NamedTuple):
 HELD = frozenset({Outcome.CLIENT_GONE, Outcome.OPEN_AT_END})
 """The agent left, or its stream was still open: the answer is held open until this agent leaves, too."""
 
+HOLD_AT_LEAST = 60.0
+"""Seconds for which an answer that the recorded agent left is held open for this one to leave, at the least."""
+
+
+def hold_limit(exchange: Exchange) -> float:
+    """Seconds for which this answer is held open at its end."""
+    times = exchange.times
+    last = max(filter(None, (times.head, times.first, times.up_end, times.c_out)))
+    return max(HOLD_AT_LEAST, 4 * (last - times.head) / 1e9)
+
+
 _BROKEN = frozenset({Outcome.CUT, Outcome.INVALID, Outcome.TIMED_OUT})
 
 OWN_STATUS = {Outcome.REFUSED: 502, Outcome.INVALID: 502, Outcome.TIMED_OUT: 504}

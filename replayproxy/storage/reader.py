@@ -19,9 +19,11 @@ from replayproxy.core.values import (
     EpisodeState,
     Event,
     Exchange,
+    Message,
     Run,
     Snapshot,
     Trace,
+    WebSocket,
 )
 from replayproxy.errors import DamagedRecord, UnknownAddress
 from replayproxy.storage import cold, locks
@@ -208,6 +210,10 @@ class Reader:
             return
         for address in body.pieces:
             yield self.node(address)
+
+    def messages(self, talk: WebSocket) -> Iterator[Message]:
+        """What was said, in order."""
+        yield from talk.messages
 
     def node(self, address: bytes) -> bytes:
         """The bytes under a content address: a piece of a body, a node of a snapshot's tree."""

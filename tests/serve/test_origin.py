@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replayproxy.core.values import Exchange, Outcome, WebSocket
+from replayproxy.core.values import Exchange, Outcome
 from replayproxy.storage import Store
 from replayproxy.testing import exchange
 from tests.serve.staged import Staged, record, staged
@@ -297,24 +297,6 @@ async def _with_broken(on: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, document = problem(await on.get("/x"))
     assert lines[0] == b"HTTP/1.1 500 Replay Failed"
     assert "planted" in document["detail"]
-
-
-async def test_a_websocket_is_listed_as_unused_and_a_handshake_told_why(store: Store) -> None:
-    talk = exchange("GET", "/ws", status=101, websocket=WebSocket(messages=(), close_code=1000))
-    run = record(store, {"e": [exchange("GET", "/x"), talk]})
-    async with staged(store, run) as on:
-        await on.get("/x")
-        shake = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
-        writer.write(shake)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 2)
-        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        detail = json.loads(await reader.readexactly(size))["detail"]
-        writer.close()
-        receipt = on.receipt()
-    assert (head.split()[1], detail) == (b"470", "r/e/2 is this request, but is not served: websocket")
-    assert [one["reason"] for one in receipt["unused_exchanges"]] == ["websocket"]
-    assert receipt["reproduced"] is False
 
 
 async def test_an_absolute_target_is_answered_like_its_path(store: Store) -> None:
