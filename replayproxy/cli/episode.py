@@ -19,6 +19,7 @@ from replayproxy.cli.common import safe
 from replayproxy.core.names import suggestion, variable, why_not_a_name
 from replayproxy.errors import Exit, Problem, WorldTrouble, WrongUsage
 from replayproxy.session import child
+from replayproxy.session.proxied import FORWARD_VARIABLE, episode_proxy
 from replayproxy.session.record_options import writable_path
 from replayproxy.session.wiring import parse_meta
 
@@ -99,12 +100,16 @@ async def _run(command: tuple[str, ...], episode: client.Episode) -> int:
 
 
 def variables(episode: client.Episode, environ: Mapping[str, str]) -> dict[str, str]:
-    """What COMMAND finds: the episode's URLs, also in every variable that holds the recorder's URL as it is now."""
+    """What COMMAND finds: the episode's URLs, also in every variable that holds the recorder's URL as it is now;
+    the forward proxy's with the episode as its user."""
     found = {f"REPLAYPROXY_URL_{variable(env)}": url for env, url in episode.urls.items()}
     if episode.name is not None:
         found["REPLAYPROXY_EPISODE"] = urllib.parse.quote(episode.name, safe="")
     plain = {environ[name]: url for name, url in found.items() if environ.get(name)}
-    return {name: plain[value] for name, value in environ.items() if value in plain} | found
+    if episode.name is not None and (forward := environ.get(FORWARD_VARIABLE)):
+        plain[forward] = episode_proxy(forward, episode.name)
+    put = {name: plain[value] for name, value in environ.items() if value in plain and name != FORWARD_VARIABLE}
+    return put | found
 
 
 def reward_of(path: Path) -> tuple[float | None, str | None]:

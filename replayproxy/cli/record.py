@@ -47,8 +47,9 @@ CLEAR = "\r\x1b[K"
 @click.option("--advertise", multiple=True, metavar="HOST|NAME=URL", help="What URLs, ready file and variables name.")
 @click.option("--allow-upstream", multiple=True, metavar="HOST|CIDR", help="Upstreams that the API may name.")
 @click.option("--upstream-timeout", metavar="TIME", help="How long an environment may take to begin its answer.")
-@click.option("--forward", metavar="[HOST:]PORT", help="Comes with a later version.")
-@click.option("--pass", "pass_", multiple=True, metavar="HOST", help="Comes with a later version.")
+@click.option("--forward", metavar="[HOST:]PORT", help="Also an HTTP(S) forward proxy. Port 0: a free one.")
+@click.option("--forward-auth", is_flag=True, help="Who sends no proxy credentials gets a 407 (Chromium wants one).")
+@click.option("--pass", "pass_", multiple=True, metavar="HOST", help="Forwarded unrecorded: HOST, *.HOST or HOST:PORT.")
 @click.option("--ready-file", metavar="PATH", help="Written once everything accepts.")
 @click.option("--summary", metavar="PATH", help="Written at the end, whatever it is.")
 @click.option("--log-every", metavar="TIME", help="A line on stderr that often. Default: 60s; 0s: none.")
@@ -59,7 +60,8 @@ CLEAR = "\r\x1b[K"
 def command(
     command: tuple[str, ...], stores: tuple[Path, ...], config: Path | None, as_json: bool, **flags: Any
 ) -> int:
-    """Record an agent's HTTP traffic with its environments, through one reverse listener for each.
+    """Record an agent's HTTP traffic with its environments, through one reverse listener for each, or through a
+    forward proxy.
 
     With COMMAND it is run under recording and its exit code passed on; without, recording ends at SIGINT or SIGTERM.
     COMMAND finds REPLAYPROXY_URL_<NAME>, REPLAYPROXY_CONTROL and REPLAYPROXY_RUN; {NAME} in it is the listener's URL.

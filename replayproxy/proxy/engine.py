@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,9 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WrongUsage
+from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.dispatch import BareMaster
+from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, bind, bound_address, listener_for
 from replayproxy.proxy.live import Clock
 from replayproxy.proxy.reception import Reception
@@ -46,6 +49,7 @@ class ProxyEngine:
     """One per process: mitmproxy keeps its options in a global, so a second engine would steal the first's flows.
 
     `upstream_timeout`: seconds that the environment has to begin its answer (None: as long as the agent waits).
+    `authority`: whose certificates agents are shown; without it no listener may speak TLS.
     """
 
     def __init__(
@@ -55,8 +59,9 @@ class ProxyEngine:
         now: Callable[[], int],
         wall: Callable[[], int],
         upstream_timeout: float | None = None,
+        authority: Authority | None = None,
     ) -> None:
-        self._scribe, self._timeout = scribe, upstream_timeout
+        self._scribe, self._timeout, self._authority = scribe, upstream_timeout, authority
         self._listening: dict[Listener, ServerInstance[Any]] = {}
         self._reception = Reception()
         self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self._reception)
@@ -72,8 +77,11 @@ class ProxyEngine:
         """Must be called in the running loop, before `listen`."""
         self._log.install()
         master = BareMaster()
-        tls = UpstreamTls(self._reception.options_of, self._addon.connections.unreadable_request)
-        master.addons.add(Core(), self._proxyserver, self._reception, tls, NextLayer(), self._addon)  # type: ignore[no-untyped-call]
+        forward = self._reception.forward
+        tls = UpstreamTls(
+            self._reception, self._addon.connections.unreadable_request, forward.passes_tunnel, self._authority
+        )
+        master.addons.add(Core(), self._proxyserver, self._reception, tls, NextLayer(), self._addon, forward)  # type: ignore[no-untyped-call]
         master.options.update(  # type: ignore[no-untyped-call]
             mode=[],
             connection_strategy="lazy",
@@ -104,6 +112,8 @@ class ProxyEngine:
 
         Raises WorldTrouble when the address is taken or not this machine's, WrongUsage for an upstream that is none.
         """
+        if options is not None and options.tls and self._authority is None:
+            raise ValueError("a listener that speaks TLS needs an authority")
         target = _parsed(upstream)
         sock = bind(host, port)
         bound = bound_address(sock)
@@ -119,8 +129,20 @@ class ProxyEngine:
             keep_host=listener.options.host_header == "keep",
             port_episode=port_episode,
         )
-        mode = ProxyMode.parse(f"reverse:{target.origin if target else _NOWHERE}@{bound[1]}")
-        instance: Any = ServerInstance.make(mode, self._proxyserver)
+        await self._accept(listener, route, f"reverse:{target.origin if target else _NOWHERE}@{bound[1]}", sock)
+        return listener
+
+    async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
+        """A forward proxy, for plain HTTP and CONNECT; at most one. Accepts when it returns. Raises WorldTrouble."""
+        sock = bind(host, port)
+        bound = bound_address(sock)
+        listener = listener_for("", "", None, bound, port_episode=None, advertise=None, options=None)
+        self._reception.forward.listens(listener.url, options)
+        await self._accept(listener, None, f"regular@{bound[1]}", sock)
+        return listener
+
+    async def _accept(self, listener: Listener, route: Route | None, mode: str, sock: socket.socket) -> None:
+        instance: Any = ServerInstance.make(ProxyMode.parse(mode), self._proxyserver)
 
         async def accept(*_: Any) -> list[asyncio.Server]:
             return [await asyncio.start_server(instance.handle_stream, sock=sock, backlog=_BACKLOG)]
@@ -130,7 +152,6 @@ class ProxyEngine:
         self._reception.opened(listener, route)
         await instance.start()
         self._listening[listener] = instance
-        return listener
 
     async def unlisten(self, listener: Listener) -> None:
         """Stops accepting there; connections that exist go on."""

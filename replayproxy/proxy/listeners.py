@@ -20,12 +20,14 @@ class EnvOptions:
     """What `--env NAME=URL,key=value` says about an environment.
 
     `host_header`: "upstream" writes the environment's own authority in place of the agent's Host, "keep" leaves it.
-    `ca`: PEM file that an https upstream is verified against; `insecure`: it is not verified at all.
+    `ca`: PEM file that an https upstream is verified against; `insecure`: it is not verified at all. `tls`: agents
+    speak TLS to its listener.
     """
 
     host_header: Literal["upstream", "keep"] = "upstream"
     ca: Path | None = None
     insecure: bool = False
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,9 @@ def listener_for(
     options: EnvOptions | None,
 ) -> Listener:
     """The value for a bound socket. `target` None: the upstream is dynamic. `{port}` in `advertise`: the bound one."""
-    origin = advertise.rstrip("/").replace("{port}", str(bound[1])) if advertise else f"http://{authority(*bound)}"
+    options = options or EnvOptions()
+    scheme = "https" if options.tls else "http"
+    origin = advertise.rstrip("/").replace("{port}", str(bound[1])) if advertise else f"{scheme}://{authority(*bound)}"
     return Listener(
         env=env,
         url=origin + (target.path if target else ""),
@@ -96,5 +100,5 @@ def listener_for(
         upstream=upstream,
         bound=bound,
         port_episode=port_episode,
-        options=options or EnvOptions(),
+        options=options,
     )

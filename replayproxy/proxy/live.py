@@ -51,6 +51,7 @@ class Live:
         self.scribe, self.clock, self.ticket, self.head = scribe, clock, ticket, head
         self.agent_connection, self.env_connection, self.upstream = agent_connection, "", ""
         self.origins: tuple[str, ...] = ()  # the environment's own: what a link to it begins with
+        self.forward = False
         self.base = self.prefix = ""  # what such a link begins with for the agent; base "": it is left alone
         self.at, self.wall = at, clock.wall()
         self.c_in: int | None = None  # these five are what `Times` says

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -88,8 +89,10 @@ class RecordAddon:
         )
         fields, offered_h2c = heads.without_h2c(marks.fields)
         data.path, data.headers = marks.target, http.Headers(fields)
-        if route.reroute:
-            data.authority = b""  # a reverse listener's own origin in an absolute target is not the environment's
+        if (route.reroute or route.forward) and not flow.request.is_http2:
+            data.authority = b""  # environments get origin form
+        if route.proxy_user is not None:
+            marks = replace(marks, claims=replace(marks.claims, proxy_user=route.proxy_user))
         ticket = self._arrive(route, marks, data.method, at)
         try:
             upstream = self._upstream(route, ticket)
@@ -142,6 +145,9 @@ class RecordAddon:
         host = upstream.authority.encode() if upstream and not route.keep_host else None
         fields, agent_host = heads.with_host(data.headers.fields, host)
         data.headers = http.Headers(fields)
+        if flow.request.is_http2:
+            agent_host = data.authority or agent_host
+            data.authority = host or data.authority
         if upstream and route.reroute:
             data.scheme, data.host, data.port = upstream.scheme.encode(), upstream.host, upstream.port
         head = Request(
@@ -155,6 +161,7 @@ class RecordAddon:
         live = Live(self.scribe, self.clock, ticket, head=head, at=at, agent_connection=flow.client_conn.id)
         if upstream:
             live.upstream = upstream.origin
+        live.forward = route.forward
         if upstream and route.origin:
             live.prefix = marks.prefix.decode("latin-1")
             live.origins = (upstream.origin,)
@@ -230,6 +237,8 @@ class RecordAddon:
         if live.base:
             seen = heads.without_alt_svc(fields)
             data.headers = http.Headers(to_agent(seen, origins=live.origins, base_url=live.base, prefix=live.prefix))
+        elif live.forward:
+            data.headers = http.Headers(heads.without_alt_svc(fields))
 
     @_hook
     async def response(self, flow: http.HTTPFlow) -> None:

@@ -56,8 +56,9 @@ class Route:
     """How requests of one kind are treated.
 
     `fixed`: the environment, or None when each request's ticket names it. `reroute`: the ticket decides (a listener
-    of ours); otherwise the user's own mitmproxy does. `origin` is where agents find the proxy, "" where it is no
-    reverse proxy; `port` is the port of that listener.
+    of ours); otherwise the user's own mitmproxy does, or (`forward`) the agent itself. `origin` is where agents find
+    the proxy, "" where it is no reverse proxy; `port` is the port of that listener. `proxy_user`: of the credentials
+    that came for a forward proxy.
     """
 
     env: str
@@ -68,6 +69,8 @@ class Route:
     keep_host: bool = False
     port_episode: str | None = None
     reroute: bool = True
+    forward: bool = False
+    proxy_user: str | None = None
 
     def agent_base(self, agent_host: bytes | None, *, tls: bool) -> str:
         """The origin to put into links. The name by which the agent itself reached the listener is preferred, because

@@ -1,17 +1,32 @@
-"""TLS towards environments: each listener's own `ca=` and `insecure`, through mitmproxy's one set of options."""
+"""TLS on both sides: towards environments with each one's own `ca=` and `insecure`, towards agents with certificates
+of the store's own authority - and which layer a connection gets at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from mitmproxy import ctx, tls
+from mitmproxy import certs, ctx, exceptions, tls
 from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.connection import Client
 from mitmproxy.net.tls import starts_like_tls_record
-from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy import commands, context, events, layer, layers
+from mitmproxy.proxy.layers import modes
+from mitmproxy.proxy.layers.http import HTTPMode
 
+from replayproxy.core.values import Outcome
+from replayproxy.proxy import problems
+from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.listeners import EnvOptions
+
+
+class Agents(Protocol):
+    """What is known of an agent's connection by the listener that it came through."""
+
+    def is_forward(self, client: Any) -> bool: ...
+    def speaks_tls(self, client: Any) -> bool: ...
+    def options_of(self, client: Any, address: tuple[Any, ...] | None) -> EnvOptions: ...
+    def names_of(self, client: Any, sni: str | None, address: tuple[Any, ...] | None) -> Iterable[str]: ...
 
 
 class _Closed(layer.Layer):
@@ -22,12 +37,31 @@ class _Closed(layer.Layer):
             yield commands.CloseConnection(self.context.client)
 
 
-class UpstreamTls(TlsConfig):
-    """mitmproxy's TlsConfig without its own certificate authority: nothing here speaks TLS to agents yet, so no CA is
-    made and nothing is written to the user's home."""
+class _WantsTls(layer.Layer):
+    """Answers an agent that speaks plain HTTP where TLS is spoken."""
 
-    def __init__(self, options_of: Callable[[Any], EnvOptions], on_agent_tls: Callable[[Client], None]) -> None:
-        self._options_of, self._on_agent_tls = options_of, on_agent_tls
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.Start):
+            answer = problems.assembled(400, Outcome.LOCAL, "this listener speaks TLS: its URL begins with https://")
+            yield commands.SendData(self.context.client, answer)
+            yield commands.CloseConnection(self.context.client)
+
+
+class UpstreamTls(TlsConfig):
+    """mitmproxy's TlsConfig over our own authority (None: no listener speaks TLS), so that nothing is written to the
+    user's home. `passes_tunnel`: whether what comes through a client's CONNECT is passed on as it is."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        on_unreadable: Callable[[Client], None],
+        passes_tunnel: Callable[[Client], bool] = lambda client: False,
+        authority: Authority | None = None,
+    ) -> None:
+        self._agents, self._on_unreadable, self._passes_tunnel = agents, on_unreadable, passes_tunnel
+        self.authority = authority
+        if authority is not None:
+            self.certstore = authority.store
 
     def running(self) -> None:
         pass
@@ -39,12 +73,40 @@ class UpstreamTls(TlsConfig):
         pass  # mitmproxy would answer requests for its revocation list itself
 
     def next_layer(self, nextlayer: layer.NextLayer) -> None:
-        if starts_like_tls_record(nextlayer.data_client()):  # type: ignore[no-untyped-call]
-            self._on_agent_tls(nextlayer.context.client)
-            nextlayer.layer = _Closed(nextlayer.context)
+        data, client = nextlayer.data_client(), nextlayer.context.client  # type: ignore[no-untyped-call]
+        if data[:1] == b"\x16" and len(data) < 3:
+            raise exceptions.AddonHalt  # too little to tell; nobody decides yet
+        is_tls = starts_like_tls_record(data)
+        outermost = len(nextlayer.context.layers) == 1
+        if not self._agents.is_forward(client):
+            if outermost and is_tls and not self._agents.speaks_tls(client):
+                self._on_unreadable(client)
+                nextlayer.layer = _Closed(nextlayer.context)
+            elif outermost and not is_tls and self._agents.speaks_tls(client):
+                self._on_unreadable(client)
+                nextlayer.layer = _WantsTls(nextlayer.context)
+        elif not outermost:
+            self._in_tunnel(nextlayer, is_tls=is_tls)
+
+    def _in_tunnel(self, nextlayer: layer.NextLayer, *, is_tls: bool) -> None:
+        """mitmproxy guesses raw TCP or DNS by what it sees; here a tunnel holds TLS or HTTP, or is passed on."""
+        inner = nextlayer.context.layers
+        if not any(isinstance(one, modes.HttpProxy) for one in inner) or not any(
+            isinstance(one, layers.HttpLayer) for one in inner
+        ):
+            return  # TLS to the proxy itself: the CONNECT is still to come
+        if self._passes_tunnel(nextlayer.context.client):
+            nextlayer.layer = layers.TCPLayer(nextlayer.context, ignore=True)
+        elif not is_tls:
+            nextlayer.layer = layers.HttpLayer(nextlayer.context, HTTPMode.transparent)
+
+    def get_cert(self, conn_context: context.Context) -> certs.CertStoreEntry:
+        assert self.authority is not None
+        client, server = conn_context.client, conn_context.server
+        return self.authority.certificate_for(self._agents.names_of(client, client.sni, server.address))
 
     def tls_start_server(self, tls_start: tls.TlsData) -> None:
-        wanted = self._options_of(tls_start.context.client)
+        wanted = self._agents.options_of(tls_start.context.client, tls_start.conn.address)  # type: ignore[attr-defined]
         # TlsConfig reads these two from the options. Nothing is awaited between here and there.
         ctx.options.update(  # type: ignore[no-untyped-call]
             ssl_insecure=wanted.insecure,

@@ -68,7 +68,8 @@ class Addresses:
         if env in self.advertised_urls:
             given = urlsplit(self.advertised_urls[env])
             return f"{given.scheme}://{bracketed(given.hostname or '')}:{{port}}" if own_port else given.geturl()
-        return f"http://{bracketed(self.advertised)}:{{port}}" if self.advertised else None
+        scheme = "https" if any(spec.tls for spec in self.envs if spec.name == env) else "http"
+        return f"{scheme}://{bracketed(self.advertised)}:{{port}}" if self.advertised else None
 
     def plain_urls(self, reached_by: str = "") -> dict[str, str]:
         """The addresses without an episode."""
@@ -96,11 +97,12 @@ class Addresses:
         if not is_wildcard(listener.bound[0]) or self._advertise(listener.env):
             return url
         host = bracketed(reached_by or LOOPBACK)
-        return f"http://{host}:{listener.bound[1]}{url.removeprefix(listener.origin)}"
+        scheme = "https" if listener.options.tls else "http"
+        return f"{scheme}://{host}:{listener.bound[1]}{url.removeprefix(listener.origin)}"
 
 
 def options_of(spec: EnvSpec) -> EnvOptions:
-    return EnvOptions(host_header=spec.host_header, ca=spec.ca, insecure=spec.insecure)
+    return EnvOptions(host_header=spec.host_header, ca=spec.ca, insecure=spec.insecure, tls=spec.tls)
 
 
 def bracketed(host: str) -> str:

@@ -23,7 +23,7 @@ OPTIONS: dict[str, str] = {
     "store": LIST, "run": TEXT, "append": FLAG, "episode": TEXT, "idle": TEXT, "undeclared": TEXT,
     "snapshot-when": TEXT, "snapshot-mode": TEXT, "url-style": TEXT, "workers": NUMBER, "listen": TEXT,
     "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
-    "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "pass": LIST, "json": FLAG,
+    "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "forward-auth": FLAG, "pass": LIST, "json": FLAG,
     "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
     "pace": TEXT, "order": TEXT, "on-miss": TEXT,
     "repeat": NUMBER, "save": TEXT, "disposable": LIST,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -172,6 +173,7 @@ async def _run_command(
         control=recorder.control, run=recorder.run.name, token=recorder.options.token, urls=urls,
         own={env.name: env.variable for env in recorder.options.envs},
     )  # fmt: skip
+    environ |= recorder.child_variables(os.environ)
     try:
         started = await child.start(child.filled(command, urls), environ, stdout_to_stderr=stdout_to_stderr)
     except NotStarted as problem:

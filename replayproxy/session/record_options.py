@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.hostlist import HostList
 from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.errors import WrongUsage
 from replayproxy.session import wiring
@@ -16,18 +17,13 @@ from replayproxy.session.config import Config
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.loader import Loaded, load, parse_named
 
-LATER = {
-    "forward": "--forward (an HTTP(S) forward proxy)",
-    "pass": "--pass (hosts that are forwarded unrecorded)",
-}
-"""Options whose names are kept for a later version."""
-
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """`when_text` and `mode_text` are the words as given, for the run's wiring. `token` None: none is wanted."""
+    """`when_text` and `mode_text` are the words as given, for the run's wiring. `token` None: none is wanted.
+    `forward`: where the forward proxy listens, None: there is none."""
 
     store: Path
     run: str
@@ -38,6 +34,9 @@ class RecordOptions:
     mode_text: str = "hold:250ms"
     resets: tuple[Reset, ...] = ()
     url_style: str = "path"
+    forward: tuple[str, int] | None = None
+    forward_auth: bool = False
+    passes: HostList = field(default_factory=HostList)
     episode: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     idle: float = 600.0
@@ -70,10 +69,11 @@ def parse(
     `wall` and `pick` (`run`: random letters, `token`: a random token) come in, so that this is a function of its
     arguments. Raises WrongUsage.
     """
-    _refuse_later(flags, config)
+    _refuse_workers(flags, config)
     envs = wiring.environments(flags["env"], config.env)
-    if not envs:
-        raise WrongUsage("record needs an environment", hint="--env app=http://127.0.0.1:9000")
+    forward, passes = forward_words(flags, config)
+    if not envs and forward is None:
+        raise WrongUsage("record needs an environment", hint="--env app=http://127.0.0.1:9000, or --forward 0")
     run = _run_name(config.value("run", flags["run"]), wall, pick["run"])
     episode = config.value("episode", flags["episode"])
     if episode is not None and (why := why_not_a_name(episode)):
@@ -99,6 +99,9 @@ def parse(
         mode_text=mode_text,
         resets=_resets(flags["reset"], config, envs),
         url_style=_choice("url-style", config.value("url-style", flags["url_style"], "path"), ("path", "port")),
+        forward=forward,
+        forward_auth=bool(config.value("forward-auth", flags.get("forward_auth"), False)),
+        passes=passes,
         episode=episode,
         meta={**config.meta, **wiring.parse_meta(flags["meta"])},
         idle=wiring.seconds(str(config.value("idle", flags["idle"], "10m")), "--idle"),
@@ -117,10 +120,20 @@ def parse(
     )
 
 
-def _refuse_later(flags: Mapping[str, Any], config: Config) -> None:
-    for option, what in LATER.items():
-        if flags.get(option) or option in config.options:
-            raise WrongUsage(f"{what} is not there yet; it comes with a later version")
+def forward_words(flags: Mapping[str, Any], config: Config) -> tuple[tuple[str, int] | None, HostList]:
+    """(where `--forward` listens or None, the hosts of `--pass`)."""
+    given = config.value("forward", flags.get("forward"))
+    host, port = wiring.hostport(str(given), "--forward", default="127.0.0.1") if given is not None else (None, 0)
+    try:
+        passes = HostList.parse(config.values("pass", flags.get("pass") or ()))
+    except ValueError as wrong:
+        raise WrongUsage(f"--pass {wrong}", hint="--pass api.example.com, *.example.com or HOST:PORT") from None
+    if passes and host is None:
+        raise WrongUsage("--pass is for the forward proxy", hint="--forward 0")
+    return (host, port) if host is not None else None, passes
+
+
+def _refuse_workers(flags: Mapping[str, Any], config: Config) -> None:
     workers = config.value("workers", flags["workers"], 1)
     if workers < 1:
         raise WrongUsage(f"--workers {workers}: at least 1")

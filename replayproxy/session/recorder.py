@@ -7,20 +7,25 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from replayproxy import __version__
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.values import EnvWiring, Episode, Run
 from replayproxy.errors import Problem, UnknownAddress, WrongUsage
+from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
+from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
+from replayproxy.session.forwarding import RecordedNames
+from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recording import Recording
 from replayproxy.session.wiring import Reset, is_wildcard
@@ -63,9 +68,12 @@ class Recorder:
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
             now=time.monotonic_ns, wall=time.time_ns, resets=options.resets,
         )  # fmt: skip
+        tls = options.forward is not None or any(env.tls for env in options.envs)
+        self.authority = Authority(store.path / "ca") if tls else None
         self.engine = ProxyEngine(
-            self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=options.upstream_timeout
-        )
+            self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=options.upstream_timeout,
+            authority=self.authority,
+        )  # fmt: skip
         self.addresses = Addresses(
             engine=self.engine, envs=options.envs, host=options.listen, advertised=options.advertised,
             advertised_urls=options.advertised_urls,
@@ -73,7 +81,7 @@ class Recorder:
         self.episodes = Episodes(
             self.recording, self.engine, self.addresses, url_style=options.url_style, allowed=options.allowed
         )
-        self.control = ""
+        self.control = self.forward = ""
 
     def _earlier(self) -> list[str]:
         """The names that are used up, where a run is appended to."""
@@ -106,7 +114,7 @@ class Recorder:
                 reset=_kept(resets.get(env.name)), reads=env.reads,
                 options={
                     "host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None,
-                    "as": env.variable,
+                    "as": env.variable, **({"tls": True} if env.tls else {}),
                 },
             )
             for env in self.options.envs
@@ -120,6 +128,7 @@ class Recorder:
         await self.engine.start()
         await self.addresses.start()
         await self._start_control()
+        await self._start_forward()
         self.run = replace(
             self.run, envs={**self.run.envs, **self._wiring(self.addresses.plain_urls())}, closed_wall=None,
             snapshots={**self.run.snapshots, **{one.name: one.spec for one in options.snapshots}},
@@ -145,6 +154,27 @@ class Recorder:
         self._server = ControlServer(application(self.episodes, token=options.token, hosts=hosts))  # type: ignore[arg-type]
         await self._server.start(listening)
 
+    async def _start_forward(self) -> None:
+        options = self.options
+        if options.forward is None:
+            return
+        host, port = options.forward
+        control = urlsplit(self.control)
+        assert control.port is not None
+        forward = ForwardOptions(
+            naming=RecordedNames(self.recording), passes=options.passes, challenge=options.forward_auth,
+            aside={(name, control.port) for name in (control.hostname or "", "127.0.0.1", "localhost")},
+            on_passed=self.recording.passed,
+        )  # fmt: skip
+        listener = await self.engine.listen_forward(forward, host=host, port=port)
+        shown = options.advertised or ("127.0.0.1" if is_wildcard(host) else host)
+        self.forward = f"http://{authority(shown, listener.bound[1])}"
+
+    def child_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What a child needs besides the addresses: the way through the forward proxy, and whom to trust."""
+        found = proxy_variables(self.forward, environ) if self.forward else {}
+        return {**found, **(ca_variables(str(self.authority.bundle(environ))) if self.authority else {})}
+
     async def _open_option(self, name: str) -> None:
         now = self.recording.now()
         live = self.recording.open(
@@ -154,16 +184,20 @@ class Recorder:
 
     def ready(self) -> dict[str, Any]:
         return {
-            "control": self.control, "envs": self.addresses.plain_urls(), "forward": None,
+            "control": self.control, "envs": self.addresses.plain_urls(), "forward": self.forward or None,
             "token": self.options.token, "pid": os.getpid(), "run": self.run.name,
         }  # fmt: skip
 
     def _announce(self) -> None:
         options, say = self.options, self.say
         say(f"recording run {self.run.name} into {options.store}")
-        width = max(len(env.name) for env in options.envs)
+        width = max((len(env.name) for env in options.envs), default=0)
         for env, url in self.addresses.plain_urls().items():
             say(f"  {env:<{width}}  {url}  ->  {self.recording.envs[env].upstream}")
+        if self.forward:
+            say(f"  forward proxy  {self.forward}")
+        if self.authority is not None:
+            say(f"  certificate authority  {self.authority.certificate}")
         say(f"  control API  {self.control}{'  (token demanded)' if options.token else ''}")
         if options.config.path is not None:
             say(f"  config  {options.config.path}")

@@ -20,6 +20,7 @@ from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.lives import Live, only_listens
+from replayproxy.session.origins import Origins
 from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
@@ -56,6 +57,7 @@ class Recording:
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
         self.now, self.wall = now, wall
         self.tally = Tally(run=run.name)
+        self.origins = Origins.of(run.envs.values())
         self.camera = Camera(
             capture, plan=plan, keep=self.keep_snapshot, others=self.open_and_lately, now=now, wall=wall
         )
@@ -75,6 +77,8 @@ class Recording:
     def open(self, episode: Episode, *, by_api: bool = False) -> Live:
         """Puts a declared episode into the book and the store. The caller has checked its name."""
         stored = self.writer.open_episode(replace(episode, run_key=self.run.key))
+        for name, url in episode.envs.items():
+            self.origins.add(name, url)
         self.book.open(stored, by_api=by_api)
         self.tally.declared += 1
         return self._living(stored)
@@ -179,6 +183,10 @@ class Recording:
             is_reset=is_reset,
             note=note,
         )
+
+    def passed(self, host: str) -> None:
+        """A request, or a tunnel, of `--pass` went by unrecorded."""
+        self.tally.passed[host] += 1
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
         del ticket, fields, answer

@@ -74,6 +74,7 @@ class Tally:
     lane_ambiguous: int = 0
     escaping: int = 0
     faults: list[str] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
 
     def exchange(self, exchange: Exchange, *, attributed: bool) -> None:
         env = self.envs.setdefault(exchange.env, EnvTally())
@@ -152,6 +153,8 @@ class Tally:
             "resets": self.resets_seen,
             "probes": self.probes,
             "escaping_links": self.escaping,
+            "passed": self.passed.total(),
+            "passed_hosts": dict(self.passed),
             "faults": list(self.faults),
         }
 
@@ -188,6 +191,8 @@ def lines(
     head = f"recorded {tally.run}: {'WHOLE' if whole else 'NOT WHOLE'}   {_n(tally.sealed, 'episode')} sealed"
     head += f", {len(tally.incomplete)} incomplete   {_n(tally.exchanges, 'exchange')}   {took(seconds)}"
     out = [head]
+    found = {name: "by the forward proxy" for name in tally.envs if name not in upstreams}
+    upstreams = {**upstreams, **found}
     width = max((len(name) for name in upstreams), default=0)
     for name, upstream in upstreams.items():
         env = tally.envs.get(name, EnvTally())
@@ -208,6 +213,9 @@ def lines(
         out.append(f"incomplete  {name} ({tally.why_incomplete.get(name, 'not sealed')})")
     if len(tally.incomplete) > 5:
         out.append(f"incomplete  and {len(tally.incomplete) - 5} more")
+    if tally.passed:
+        hosts = ", ".join(f"{host} {n:,}" for host, n in tally.passed.most_common(5))
+        out.append(f"passed      {_n(tally.passed.total(), 'request or tunnel')} unrecorded, by --pass: {hosts}")
     out += _stray_lines(tally)
     if tally.escaping:
         out.append(

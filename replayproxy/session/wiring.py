@@ -41,6 +41,7 @@ class EnvSpec:
     insecure: bool = False
     host_header: Literal["upstream", "keep"] = "upstream"
     reads: tuple[str, ...] = ()
+    tls: bool = False
 
     @property
     def path(self) -> str:
@@ -72,7 +73,8 @@ def named(text: str, option: str) -> tuple[str, str]:
 
 
 def parse_env(text: str) -> EnvSpec:
-    """`NAME=URL[,listen=[HOST:]PORT][,as=VAR][,ca=PATH][,insecure][,host=upstream|keep]`, split from the right."""
+    """`NAME=URL[,listen=[HOST:]PORT][,as=VAR][,tls][,ca=PATH][,insecure][,host=upstream|keep]`, split from the
+    right."""
     name, rest = named(text, "--env")
     options: dict[str, Any] = {}
     while match := _OPTION.match(rest):
@@ -88,10 +90,6 @@ def env_spec(name: str, words: Mapping[str, Any]) -> EnvSpec:
     """An environment from its words, as `--env` or `[env.NAME]` of the config gave them."""
     if why := why_not_an_env(name):
         raise WrongUsage(f"--env {name!r}: {why}", hint="--env crm=http://127.0.0.1:9000")
-    if words.get("tls"):
-        raise WrongUsage(
-            f"--env {name}: tls (a TLS listener) is not there yet", hint="a plain listener serves https upstreams"
-        )
     host, port = hostport(str(words["listen"]), f"--env {name}: listen") if "listen" in words else (None, 0)
     header = words.get("host", "upstream")
     if header not in ("upstream", "keep"):
@@ -114,6 +112,7 @@ def env_spec(name: str, words: Mapping[str, Any]) -> EnvSpec:
         insecure=bool(words.get("insecure", False)),
         host_header="keep" if header == "keep" else "upstream",
         reads=(reads,) if isinstance(reads, str) else tuple(reads),
+        tls=bool(words.get("tls", False)),
     )
 
 

@@ -64,8 +64,9 @@ def test_flags_beat_the_file_and_the_file_beats_the_default() -> None:
         ({"url_style": "query"}, "none of path, port"),
         ({"workers": 2}, "comes with a later version"),
         ({"workers": 0}, "at least 1"),
-        ({"forward": "8080"}, "comes with a later version"),
-        ({"pass": ("api.example",)}, "comes with a later version"),
+        ({"forward": "x"}, "--forward: 'x' is no"),
+        ({"pass": ("api.example",)}, "--pass is for the forward proxy"),
+        ({"forward": "0", "pass": ("a*b",)}, "a star stands for whole names"),
         ({"snapshot": ("crm=nonsense:x",)}, "there is no snapshot kind"),
         ({"snapshot": ("crm=http:http://127.0.0.1/a", "crm=http:http://127.0.0.1/b")}, "given twice"),
         ({"reset": ("cal=POST http://x/r",)}, "no environment of that name"),
@@ -85,9 +86,14 @@ def test_what_is_wrong_is_refused_in_one_line(flags: dict[str, Any], says: str) 
     assert "\n" not in str(wrong.value)
 
 
-def test_what_is_kept_for_later_is_refused_in_the_file_too() -> None:
-    with pytest.raises(WrongUsage, match="later version"):
-        options(Config(options={"forward": "8080"}))
+def test_the_forward_proxy_comes_from_flags_or_file_and_needs_no_environment() -> None:
+    made = options(Config(options={"forward": 8080, "pass": ["api.example", "*.cdn.example:443"]}), env=())
+    assert made.forward == ("127.0.0.1", 8080)
+    assert made.passes.has("API.example", 443)
+    assert made.passes.has("a.cdn.example", 443)
+    assert not made.passes.has("a.cdn.example", 80)
+    assert options(forward="[::1]:0", forward_auth=True).forward == ("::1", 0)
+    assert options(forward="[::1]:0", forward_auth=True).forward_auth is True
 
 
 def test_beyond_loopback_a_token_is_demanded_and_somebody_must_be_told_of_it() -> None:

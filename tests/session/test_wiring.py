@@ -56,7 +56,6 @@ def test_a_dynamic_environment_has_no_upstream_of_its_own() -> None:
         (f"crm={URL},host=other", "host is upstream or keep"),
         (f"crm={URL},as=1X", "is no name of a variable"),
         (f"crm={URL},ca=/nowhere/x.pem", "ca=/nowhere/x.pem is not there"),
-        (f"crm={URL},tls", "not there yet"),
         (f"crm={URL},as=A,as=B", "as is given twice"),
     ],
 )

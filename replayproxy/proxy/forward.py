@@ -1,0 +1,194 @@
+"""The forward proxy: where its agents' requests go, whose they are, and what passes it unrecorded.
+
+Identity by proxy user: the name of the proxy credentials is the episode. In a CONNECT it counts for all that comes
+through the tunnel. Neither the credentials nor any other field that is meant for the proxy goes further.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+from weakref import WeakKeyDictionary
+
+from mitmproxy import http, tls
+from mitmproxy.connection import Client
+from mitmproxy.proxy.mode_specs import RegularMode
+
+from replayproxy.core.hostlist import HostList
+from replayproxy.core.values import Fields, Outcome
+from replayproxy.proxy import head as heads
+from replayproxy.proxy import problems
+from replayproxy.proxy.listeners import EnvOptions, authority
+from replayproxy.proxy.routes import Route, Upstream
+
+_OURS = frozenset({b"proxy-authorization", b"proxy-connection"})
+_PASSED = "replayproxy_passed"
+
+
+class Naming(Protocol):
+    """Which environment a forward request belongs to."""
+
+    def env_of(self, at: Upstream, target: bytes) -> str: ...
+
+    def options_of(self, at: Upstream) -> EnvOptions: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ForwardOptions:
+    """`passes`: hosts whose traffic is passed on unrecorded. `aside`: addresses of our own, passed on and not counted.
+    `challenge`: who sends no proxy credentials gets a 407, because some clients send them only then.
+    `on_passed` is called with the host of each passed request, or of each passed tunnel."""
+
+    naming: Naming
+    passes: HostList = field(default_factory=HostList)
+    aside: set[tuple[str, int]] = field(default_factory=set)
+    challenge: bool = False
+    on_passed: Callable[[str], None] = lambda host: None
+
+
+def user_of(value: bytes) -> str | None:
+    """The user name of `Basic` credentials, percent-decoded. It ends at the last colon, so that names may hold one."""
+    scheme, _, coded = value.strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        plain = b64decode(coded.strip(), validate=True)
+    except ValueError:
+        return None
+    user = plain.rpartition(b":")[0] if b":" in plain else plain
+    return unquote_to_bytes(user).decode("utf-8", "surrogateescape") or None
+
+
+def take_credentials(fields: Fields) -> tuple[Fields, str | None]:
+    """The fields without those that are meant for the proxy, and the user that they named."""
+    user = None
+    kept = []
+    for name, value in fields:
+        lowered = name.lower()
+        if lowered not in _OURS:
+            kept.append((name, value))
+        elif lowered == b"proxy-authorization" and user is None:
+            user = user_of(value)
+    return tuple(kept), user
+
+
+class Forward:
+    """An add-on of the engine's; `route` gives each request of a forward listener its way."""
+
+    name = "replayproxy-forward"
+
+    def __init__(self, own_route: Callable[[Upstream, Client], Route | None]) -> None:
+        """`own_route`: the way of a request to one of our reverse listeners, which is taken as if it had come there."""
+        self._own_route = own_route
+        self._users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
+        self._tunnels: WeakKeyDictionary[Client, bool] = WeakKeyDictionary()
+        self.options: ForwardOptions | None = None
+        self.url = ""
+
+    def listens(self, url: str, options: ForwardOptions) -> None:
+        self.url, self.options = url, options
+
+    def route(self, flow: http.HTTPFlow) -> Route | None:
+        """None: it passes unrecorded, or is answered here."""
+        options, data = self.options, flow.request.data
+        assert options is not None
+        fields, user = take_credentials(data.headers.fields)
+        data.headers = http.Headers(fields)
+        user = user if user is not None else self._users.get(flow.client_conn)
+        if user is None and options.challenge:
+            flow.response = challenge()
+            return None
+        at = upstream_of(flow)
+        if self._passes(at.host, at.port):
+            self._pass(flow, at)
+            return None
+        own = self._own_route(at, flow.client_conn)
+        if own is not None:
+            return replace(own, proxy_user=user)
+        return Route(
+            env=options.naming.env_of(at, data.path), listener=self.url, fixed=at, keep_host=True, reroute=False,
+            proxy_user=user, forward=True,
+        )  # fmt: skip
+
+    def _passes(self, host: str, port: int) -> bool:
+        assert self.options is not None
+        return self.options.passes.has(host, port) or (host, port) in self.options.aside
+
+    def _count(self, host: str, port: int) -> None:
+        assert self.options is not None
+        if (host, port) not in self.options.aside:
+            self.options.on_passed(authority(host, port))
+
+    def _pass(self, flow: http.HTTPFlow, at: Upstream) -> None:
+        data = flow.request.data
+        marks = heads.take_marks(data.path, data.headers.fields, prefixed=False)
+        data.headers = http.Headers(marks.fields)
+        setattr(flow, _PASSED, True)
+        flow.request.stream = True
+        self._count(at.host, at.port)
+
+    def passes_tunnel(self, client: Client) -> bool:
+        """Whether what comes through this client's CONNECT is passed on as it is."""
+        return client in self._tunnels
+
+    def options_at(self, address: tuple[Any, ...] | None, *, tls: bool) -> EnvOptions:
+        if self.options is None or address is None:
+            return EnvOptions()
+        scheme: Any = "https" if tls else "http"
+        return self.options.naming.options_of(Upstream(scheme=scheme, host=address[0].lower(), port=address[1]))
+
+    # mitmproxy's hooks
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        if self.options is None or not isinstance(flow.client_conn.proxy_mode, RegularMode):
+            return
+        fields, user = take_credentials(flow.request.data.headers.fields)
+        flow.request.data.headers = http.Headers(fields)
+        if user is not None:
+            self._users[flow.client_conn] = user
+        elif self.options.challenge and flow.client_conn not in self._users:
+            flow.response = challenge()
+            return
+        host, port = flow.request.host.lower(), flow.request.port
+        if self._passes(host, port):
+            self._tunnels[flow.client_conn] = True
+            self._count(host, port)
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        if self._own_route_at(data.context.server.address, data.context.client):
+            data.establish_server_tls_first = False  # the tunnel ends in here; its protocols need no mirror
+
+    def _own_route_at(self, address: tuple[Any, ...] | None, client: Client) -> bool:
+        if address is None or self.options is None or not isinstance(client.proxy_mode, RegularMode):
+            return False
+        return (
+            self._own_route(Upstream(scheme="https", host=str(address[0]).lower(), port=address[1]), client) is not None
+        )
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        if getattr(flow, _PASSED, False) and flow.response is not None:
+            flow.response.stream = True
+
+    def websocket_message(self, flow: http.HTTPFlow) -> None:
+        if getattr(flow, _PASSED, False) and flow.websocket is not None:
+            flow.websocket.messages.clear()  # nobody keeps them, and they would grow with the conversation
+
+
+def upstream_of(flow: http.HTTPFlow) -> Upstream:
+    """Where the agent sent the request."""
+    request = flow.request
+    return Upstream(
+        scheme="https" if request.scheme == "https" else "http", host=request.host.lower(), port=request.port
+    )
+
+
+def challenge() -> http.Response:
+    """A 407. Some clients send proxy credentials only after one."""
+    fields, body = problems.problem(407, Outcome.LOCAL, "the proxy wants credentials whose user is the episode's name")
+    now = time.time()
+    fields = (*fields, (b"Proxy-Authenticate", b'Basic realm="replayproxy"'))
+    return http.Response(b"HTTP/1.1", 407, b"Proxy Authentication Required", http.Headers(fields), body, None, now, now)
