@@ -31,5 +31,5 @@ def test_an_entry_stands_for_a_host(entry: str, host: str, port: int, has: bool)
     "entry", ["", "http://a", "a/b", "a b", "a:", "a:0", "a:99999", "*", "a.*.b", "[::1", "[::1]x", ":80"]
 )
 def test_what_is_no_host_is_refused_by_name(entry: str) -> None:
-    with pytest.raises(ValueError, match="it is|stands"):
+    with pytest.raises(ValueError, match=r"it is|stands"):
         HostList.parse([entry])
