@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from replayproxy.cli.check_text import text
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option, store_paths
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
 from replayproxy.session.check import Progress, check, fail_on, required
@@ -58,7 +58,7 @@ def command(
     )
     with open_reader(stores) as opened:
         parts = check(
-            opened, store_paths(stores), addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(),
+            opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(),
             today=_today(), progress=_progress(),
         )  # fmt: skip
     unsaved = {part.judgement.run: part.saved for part in parts}

@@ -10,9 +10,11 @@ import click
 
 from replayproxy.cli.common import columns, count, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.moments import ago, duration, moment
+from replayproxy.core.values import Run
 from replayproxy.errors import WrongUsage
 from replayproxy.session.listing import Listing, RunLine, listing, run_line
 from replayproxy.session.look import Stores
+from replayproxy.storage import Reader
 
 VERDICTS = ("clean", "suspect", "poisoned", "unknown")
 
@@ -32,8 +34,9 @@ def command(run: str | None, stores: tuple[Path, ...], as_json: bool, **later: s
     if asked := next((name for name, value in later.items() if value is not None), None):
         raise WrongUsage(f"--{asked} comes with a later version", hint="--json has everything")
     with open_reader(stores) as opened:
-        if run is None:
-            lines = [run_line(reader, one) for reader, one in opened.runs()]
+        runs = list(opened.runs()) if run is None else _archived(opened, run)
+        if run is None or runs is not None:
+            lines = [run_line(reader, one) for reader, one in runs or ()]
             if as_json:
                 echo_json({"runs": [line.to_json() for line in lines]})
             else:
@@ -45,6 +48,15 @@ def command(run: str | None, stores: tuple[Path, ...], as_json: bool, **later: s
         else:
             click.echo("\n".join(run_text(found)))
         return 0
+
+
+def _archived(opened: Stores, text: str) -> list[tuple[Reader, Run]] | None:
+    """The runs of an archive that is named alone and does not hold exactly one; None for anything else."""
+    inside = opened.archive(text)
+    if inside is None or inside[1]:
+        return None
+    runs = [(inside[0], run) for run in inside[0].runs()]
+    return None if len(runs) == 1 else runs
 
 
 def _one(opened: Stores, run: str) -> Listing:

@@ -28,6 +28,8 @@ COMMANDS = {
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
     "ls": ("ls", "List runs, or the episodes of a run."),
     "show": ("show", "Show an episode, an exchange, a snapshot or a finding."),
+    "export": ("export", "Write recordings as HAR, flow file or archive."),
+    "import": ("import_", "Take in an archive, a HAR or a flow file."),
     "rm": ("rm", "Mark runs or episodes as removed."),
     "fsck": ("fsck", "Verify every record of the store."),
     "verify": ("fsck", "The same as fsck."),
@@ -37,7 +39,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["reproduce", "race", "blame", "grep", "explain", "mask", "annotate", "export", "import", "gc", "merge"]
+    ["reproduce", "race", "blame", "grep", "explain", "mask", "annotate", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 

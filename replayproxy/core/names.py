@@ -91,6 +91,17 @@ class Address:
     archive: str | None = None
 
 
+def archive_splits(text: str) -> list[tuple[str, str]]:
+    """Where the path of an archive may end in what was typed, and the address inside it; the shortest path first.
+
+    Empty for an address of a store: no run's or episode's name ends like an archive's.
+    """
+    return [
+        (text[: match.end()], text[match.end() :].removeprefix("/"))
+        for match in re.finditer(r"(?<=[^/])\.replay(?=/|#|\Z)", text)
+    ]
+
+
 def parse_address(text: str) -> Address:
     """Raises ValueError with the reason. Whether what is named exists is the store's to say."""
     if text.endswith(_ARCHIVE):

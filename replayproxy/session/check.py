@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from replayproxy.core.rules import Rule
@@ -19,6 +18,7 @@ from replayproxy.errors import DamagedRecord, Problem, UnknownAddress, WrongUsag
 from replayproxy.session.check_document import Demands, document, exit_code
 from replayproxy.session.look import Stores
 from replayproxy.storage import Reader, open_store
+from replayproxy.storage.archive import Archive
 
 NO_GRADE = "none"
 
@@ -70,19 +70,15 @@ def required(text: str | None) -> tuple[Kind, ...]:
 
 
 def check(
-    stores: Stores, paths: Sequence[Path], addresses: Sequence[str], demands: Demands, *, rules: Sequence[Rule] = (),
+    stores: Stores, addresses: Sequence[str], demands: Demands, *, rules: Sequence[Rule] = (),
     today: date | None = None, now: int, progress: Progress | None = None,
 ) -> list[Checked]:  # fmt: skip
-    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one.
-
-    `paths` are those of the stores, in the same order.
-    """
+    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one."""
     found = []
     for reader, run, only in _asked(stores, addresses):
         source = replace(_source(stores, reader, run, progress), rules=rules, today=today)
         judgement = judge_run(source, given=_given(stores, demands.reference, source))
-        path = paths[stores.readers.index(reader)]
-        saved = _save(path, run, document(judgement, demands, None) | {"checked_wall": now})
+        saved = _save(reader, run, document(judgement, demands, None) | {"checked_wall": now})
         found.append(Checked(judgement=judgement, only=only, demands=demands, saved=saved))
     return found
 
@@ -138,10 +134,12 @@ def _bucket(reader: Reader, run: Run) -> Trace | None:
         return None
 
 
-def _save(path: Path, run: Run, told: Mapping[str, Any]) -> str:
+def _save(reader: Reader, run: Run, told: Mapping[str, Any]) -> str:
     """Why it could not be saved; a store that may only be read is judged all the same."""
+    if isinstance(reader.env, Archive):
+        return f"{reader.env.path} is an archive, which is only read"
     try:
-        with open_store(path) as store:
+        with open_store(reader.env.path) as store:
             writer = store.writer(exclusive=False)
             try:
                 writer.put_check(run.key, told)

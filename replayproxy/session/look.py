@@ -1,15 +1,18 @@
-"""Looking into one store or several: what an address names, and in which of them."""
+"""Looking into stores and archives: what an address names, and in which of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from replayproxy.core.names import archive_splits
 from replayproxy.core.values import UNATTRIBUTED, Run
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import Reader, Resolved, open_store
+from replayproxy.storage.archive import open_archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,17 +24,33 @@ class Found:
 
 
 class Stores:
-    """The stores that a command reads; `reader` is the first of them."""
+    """The stores that a command reads, opened when first asked for: an archive is read without any.
 
-    def __init__(self, readers: Sequence[Reader]) -> None:
-        self.readers = tuple(readers)
+    `reader` is the first of them.
+    """
+
+    def __init__(self, readers: Sequence[Reader] = (), *, paths: Sequence[Path] = ()) -> None:
+        self._readers, self._paths = tuple(readers), tuple(paths)
+        self._archives: dict[str, Reader] = {}
+        self._opened = ExitStack()
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        if not self._readers:
+            self._readers = tuple(self._opened.enter_context(open_store(path)).reader() for path in self._paths)
+        return self._readers
 
     @property
     def reader(self) -> Reader:
         return self.readers[0]
 
+    def close(self) -> None:
+        self._opened.close()
+
     def find(self, text: str) -> Found:
         """Raises UnknownAddress when no store has it, WrongUsage when several have. `latest` is the latest of all."""
+        if (inside := self.archive(text)) is not None:
+            return self._find_inside(*inside, text)
         found: list[Found] = []
         trouble: UnknownAddress | None = None
         for reader in self.readers:
@@ -48,6 +67,28 @@ class Stores:
             return max(found, key=lambda one: one.resolved.run.opened_wall)
         raise WrongUsage(f"{text} is in {len(found)} of the stores", hint="name one --store")
 
+    def archive(self, text: str) -> tuple[Reader, str] | None:
+        """An archive that an address names, open, and the address inside it; None when it names none."""
+        splits = archive_splits(text)
+        if not splits:
+            return None
+        path, rest = next(((path, rest) for path, rest in splits if Path(path).is_file()), splits[0])
+        if path not in self._archives:
+            self._archives[path] = Reader(self._opened.enter_context(open_archive(Path(path))))
+        return self._archives[path], rest
+
+    def _find_inside(self, reader: Reader, rest: str, text: str) -> Found:
+        """FILE, FILE/RUN.., and where one run is in it, FILE/EPISODE.. too; a run's name goes before an episode's."""
+        runs = [run.name for run in reader.runs()]
+        if re.split("[/#]", rest)[0] not in (*runs, "latest"):
+            if len(runs) != 1:
+                named = ", ".join(runs[:5]) + (", .." if len(runs) > 5 else "")
+                raise UnknownAddress(
+                    f"{text}: the archive holds {len(runs)} runs{f' ({named})' if runs else ''}", hint="FILE.replay/RUN"
+                )
+            rest = f"{runs[0]}/{rest}" if rest else runs[0]
+        return Found(reader=reader, resolved=replace(reader.resolve(rest), text=text))
+
     def runs(self) -> Iterator[tuple[Reader, Run]]:
         """Every run of every store, each store's oldest first."""
         for reader in self.readers:
@@ -57,9 +98,12 @@ class Stores:
 
 @contextmanager
 def looking(paths: Sequence[Path]) -> Iterator[Stores]:
-    """Opens the stores for reading, and closes them."""
-    with ExitStack() as stack:
-        yield Stores([stack.enter_context(open_store(path)).reader() for path in paths])
+    """The stores for reading; closed at the end."""
+    stores = Stores(paths=paths)
+    try:
+        yield stores
+    finally:
+        stores.close()
 
 
 def unattributed(reader: Reader, run: Run) -> int:

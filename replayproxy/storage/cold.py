@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
+from replayproxy.core.shapes import wrong_member
 from replayproxy.core.values import (
     EnvWiring,
     Episode,
@@ -92,9 +93,12 @@ def _written(value: Any) -> dict[str, Any]:
 
 def _made[T](kind: type[T], document: Mapping[str, Any]) -> T:
     shapes = SHAPES[kind]
-    return kind(
+    made = kind(
         **{n: shapes[n].read(item) if n in shapes and item is not None else item for n, item in document.items()}
     )
+    if (wrong := wrong_member(made)) is not None:
+        raise Broken(f"its {wrong} is of the wrong type")
+    return made
 
 
 def encode(value: Run | Snapshot | Event) -> bytes:
@@ -106,6 +110,8 @@ def decode[T](kind: type[T], raw: bytes) -> T:
     document, _ = open_record(raw)
     try:
         return _made(kind, document)
+    except Broken:
+        raise
     except Exception as error:
         raise Broken(f"its shape is wrong: {error}") from error
 

@@ -19,6 +19,7 @@ from typing import Any
 import lmdb
 
 from replayproxy.errors import StoreTrouble
+from replayproxy.storage import locks
 from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, META_FORMAT
 
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32)
@@ -97,6 +98,10 @@ class Environment:
                 yield txn
         except lmdb.Error as error:
             raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
+
+    def is_writing(self, session: int) -> bool:
+        """Whether the writer of that number still lives."""
+        return locks.is_writing(self.path, session)
 
     def forget_the_dead(self) -> None:
         """Frees what readers that were killed still hold: old pages would never be used again."""

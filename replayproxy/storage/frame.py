@@ -55,6 +55,22 @@ def checksum(flags: int, dictionary: int, packed: bytes) -> bytes:
     return hasher.digest()
 
 
+def why_too_large(raw: bytes, at: int, most: int) -> str | None:
+    """Why a record or blob may not be unpacked: what its compressed bytes, from `at`, say of their size; None: it may.
+
+    The decompressor takes the memory that they claim, before a byte of it is there.
+    """
+    try:
+        claimed = zstandard.frame_content_size(raw[at : at + 18])
+    except zstandard.ZstdError:
+        return None  # it will not unpack at all, and then says so
+    if claimed == zstandard.CONTENTSIZE_UNKNOWN:
+        return "it does not say how large it is"
+    if len(raw) > most or claimed > most:
+        return f"it is {max(len(raw), claimed):,} bytes large, at most {most:,} are taken"
+    return None
+
+
 def seal_record(document: Any, tail: bytes = b"", *, packed: bool = False) -> bytes:
     """The record of a JSON document and the bytes after it.
 

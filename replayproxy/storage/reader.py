@@ -6,10 +6,12 @@ run, the episode and the exchange, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.values import (
@@ -26,9 +28,8 @@ from replayproxy.core.values import (
     WebSocket,
 )
 from replayproxy.errors import DamagedRecord, UnknownAddress
-from replayproxy.storage import cold, locks
+from replayproxy.storage import cold
 from replayproxy.storage.codec import decode_exchange
-from replayproxy.storage.environment import Environment
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import (
     META_LAST_CHECK,
@@ -41,6 +42,24 @@ from replayproxy.storage.layout import (
 from replayproxy.storage.resolve import Resolved, resolve
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
+
+class Readable(Protocol):
+    """What a reader reads: a store's environment, or an archive."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def dbs(self) -> Mapping[str, Any]:
+        """The handles of the databases, by name."""
+
+    def reading(self, *, buffers: bool = False) -> AbstractContextManager[Any]:
+        """A read transaction."""
+
+    def is_writing(self, session: int) -> bool:
+        """Whether the writer of that number still lives."""
+
+
 AT_ONCE = 64
 """Exchanges read in one transaction by `exchanges`: a slow caller must not keep old pages from being used again."""
 
@@ -48,8 +67,13 @@ AT_ONCE = 64
 class Reader:
     """See the module. Made by `Store.reader`."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Readable) -> None:
         self._env = env
+
+    @property
+    def env(self) -> Readable:
+        """What it reads."""
+        return self._env
 
     # Runs and episodes
 
@@ -119,7 +143,7 @@ class Reader:
         if episode.state is EpisodeState.SEALED:
             return replace(episode, state=EpisodeState.INCOMPLETE) if episode.faults else episode
         if session not in living:
-            living[session] = locks.is_writing(self._env.path, session)
+            living[session] = self._env.is_writing(session)
         if episode.state is EpisodeState.OPEN and not living[session]:
             return replace(episode, state=EpisodeState.INCOMPLETE)
         return episode

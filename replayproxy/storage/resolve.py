@@ -33,7 +33,9 @@ def resolve(reader: Reader, text: str) -> Resolved:
     except ValueError as error:
         raise UnknownAddress(str(error)) from error
     if address.archive is not None:
-        raise UnknownAddress(f"{text}: archives cannot be read yet")
+        raise UnknownAddress(
+            f"{text} is an archive: this needs what lies in a store", hint=f"replayproxy import {text}"
+        )
     if address.finding is not None:
         return _finding(reader, text, address.finding)
     return _recorded(reader, address)

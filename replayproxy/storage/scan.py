@@ -17,16 +17,21 @@ from typing import Any
 import orjson
 
 from replayproxy.core.prolly import children
+from replayproxy.core.shapes import wrong_member
 from replayproxy.core.values import Body, Episode, Event, Exchange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.codec import decode_exchange
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import DATA_FILE, META_LAST_CHECK, episode_name_key, exchange_order, number, u64
+from replayproxy.storage.reader import Readable
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
 MOST_PAGES = 50
 """Damages of pages that are listed: where one is, there are often thousands."""
+
+RECORDS = ("runs", "episodes", "exchanges", "snapshots", "seals", "events", "checks", "blobs")
+"""The stages that an archive has too; the others look at LMDB's own pages."""
 
 type Damage = dict[str, str]
 
@@ -38,7 +43,7 @@ def _damage(kind: str, address: str, why: object) -> Damage:
 class Scan:
     """One reading of a store, at one moment. A stage is a method that yields damages."""
 
-    def __init__(self, env: environment.Environment, txn: Any) -> None:
+    def __init__(self, env: Readable, txn: Any) -> None:
         self._env, self._txn, self._dbs = env, txn, env.dbs
         self._runs: dict[int, str] = {}
         self._episodes: dict[int, str] = {}
@@ -68,6 +73,7 @@ class Scan:
 
     def pages(self) -> Iterator[Damage]:
         """The tree of pages itself, if nobody is writing: one wrong bit in it can lose records without a trace."""
+        assert isinstance(self._env, environment.Environment)
         if locks.living(self._env.path):
             return
         verify: Callable[[str], list[str]] = importlib.import_module("lmdb.verify").verify
@@ -146,6 +152,8 @@ class Scan:
             yield from self._orphan(key, where, seq)
             try:
                 exchange = decode_exchange(raw, exchange_order(key), seq)
+                if (wrong := wrong_member(exchange)) is not None:
+                    raise Broken(f"its {wrong} is of the wrong type")
             except Broken as broken:
                 yield _damage("exchange", f"{where}#{seq}", broken)
                 continue

@@ -199,7 +199,7 @@ def test_a_websocket_is_shown_message_by_message(call: Call, recorded: Path) -> 
         (["nope"], "no run 'nope'"), (["nightly/nope"], "no episode 'nope'"), (["nightly/a#6"], "no exchange 6"),
         (["nightly/a/s3"], "no snapshot s3"), (["F2"], "no finding F2"), (["nightly/a#0"], "counted from 1"),
         (["nightly/a", "--curl"], "--curl needs an exchange"), (["nightly/a#1", "--curl", "--wire"], "exclude each"),
-        (["nightly/a#1", "--wire", "--json"], "exclude each"), (["x.replay"], "archives cannot be read yet"),
+        (["nightly/a#1", "--wire", "--json"], "exclude each"), (["x.replay"], "x.replay cannot be read: no such file"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_one_line_and_exit_2(call: Call, recorded: Path, arguments: list[str], said: str) -> None:

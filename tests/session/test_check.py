@@ -29,7 +29,7 @@ def bench(*agents, faults: tuple[str, ...] = (), seed: int = 2) -> Bench:
 
 def judged(store: Store, *addresses: str, demands: Demands | None = None) -> list[Checked]:
     with looking([store.path]) as stores:
-        return check(stores, [store.path], addresses, demands or Demands(), now=5)
+        return check(stores, addresses, demands or Demands(), now=5)
 
 
 def test_a_clean_run_is_0_with_a_verdict_and_coverage_for_each_episode(store: Store) -> None:

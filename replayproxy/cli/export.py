@@ -1,0 +1,45 @@
+"""`replayproxy export`: recordings into files that others read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.errors import WrongUsage
+from replayproxy.session.porting import STDIO, Exported, choose, export_archive
+
+FORMATS = {"archive": export_archive}
+
+
+@click.command(short_help="Write recordings as HAR, flow file or archive.")
+@click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS..")
+@click.option("--format", "form", type=click.Choice(sorted(FORMATS)), required=True, help="See docs/porting.md.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="PATH", help="A new file; `-` is stdout.")
+@store_option
+@json_option
+def command(addresses: tuple[str, ...], form: str, out: Path | None, stores: tuple[Path, ...], as_json: bool) -> int:
+    """Write runs and episodes into files that others read. An archive holds everything; what another format cannot
+    carry is listed, with how often it occurred.
+
+    Without --out: the name of the episode or run, in the current directory. A file that exists is never replaced.
+    """
+    if as_json and out == STDIO:
+        raise WrongUsage("--json and --out - both want stdout", hint="another --out")
+    with open_reader(stores) as opened:
+        done = FORMATS[form](choose(opened, addresses), out)
+    if as_json:
+        echo_json(done.to_json())
+    _say(done, err=as_json or out == STDIO)
+    return 0
+
+
+def _say(done: Exported, *, err: bool) -> None:
+    what = f"{count(done.exchanges, 'exchange')} of {count(done.episodes, 'episode')}"
+    for path in done.paths:
+        click.echo(f"wrote {safe(path)}: {what}" if len(done.paths) == 1 else f"wrote {safe(path)}", err=err)
+    if len(done.paths) != 1:
+        click.echo(f"{count(len(done.paths), 'file')}: {what}", err=err)
+    for word, times in sorted(done.not_carried.items()):
+        click.echo(f"not carried: {times:,} x {safe(word)}", err=True)

@@ -1,0 +1,40 @@
+"""`replayproxy import`: an archive, a HAR or a flow file into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from replayproxy.cli.common import count, echo_json, json_option, one_store, safe, store_option
+from replayproxy.session.porting_in import Asked, Imported, import_file
+
+
+@click.command(short_help="Take in an archive, a HAR or a flow file.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--run", metavar="NAME", help="The run's name here. Default: the archive's own, else the file's.")
+@click.option("--append", is_flag=True, help="Into the run of that name, where there is one.")
+@store_option
+@json_option
+def command(path: Path, run: str | None, append: bool, stores: tuple[Path, ...], as_json: bool) -> int:
+    """Take the recordings of a file into the store: all of them, or none. Its content says what kind of file it is; `-`
+    is stdin.
+    """
+    done = import_file(Asked(path=path, run=run, append=append), one_store(stores))
+    if as_json:
+        echo_json(done.to_json())
+    _say(done, err=as_json)
+    return 0
+
+
+def _say(done: Imported, *, err: bool) -> None:
+    parts = [count(done.episodes, "episode"), count(done.exchanges, "exchange")]
+    if done.snapshots:
+        parts.append(count(done.snapshots, "snapshot"))
+    names = ", ".join(map(safe, done.runs)) or "no run"
+    click.echo(f"imported {names} ({done.form}): {', '.join(parts)}", err=err)
+    for words, lead in ((done.notes, "note"), (done.left, "not imported")):
+        for word, times in sorted(words.items()):
+            click.echo(f"{lead}: {times:,} x {safe(word)}", err=True)
+    if done.runs:
+        click.echo(f"next: replayproxy ls {safe(done.runs[0])}", err=err)
