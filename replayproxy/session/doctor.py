@@ -1,79 +1,43 @@
 """Will this wiring record what the agent does? Tried, not guessed: each environment, listener and snapshot is used.
 
 What is sent to an environment is one GET of its base URL directly and one through each listener by each client that
-is on this machine. Nothing is written, and nothing is kept: the recording goes to a store that is thrown away.
+is on this machine; the canaries of all the clients go to a stand-in of doctor's own. Nothing is written, and nothing is
+kept: the recordings go to stores that are thrown away.
 """
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import ssl
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import replace
 
 import aiohttp
 
 from replayproxy.core.prolly import diff
-from replayproxy.core.values import Exchange, Snapshot, SnapshotStatus
-from replayproxy.errors import Exit, Problem, worst
+from replayproxy.core.values import Snapshot, SnapshotStatus
+from replayproxy.errors import Exit, Problem
 from replayproxy.session.addresses import plainly
 from replayproxy.session.camera import Plan
+from replayproxy.session.canary import Wanted, canaries, find_clients
+from replayproxy.session.canary_find import Found
+from replayproxy.session.canary_text import told
+from replayproxy.session.diagnosis import Diagnosis
+from replayproxy.session.doctor_listeners import EPISODE, LIMIT, links, through_listeners
 from replayproxy.session.record_options import RecordOptions
-from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import DYNAMIC, EnvSpec
 from replayproxy.state.capture import Capture
-from replayproxy.storage import open_store
-
-EPISODE = "doctor"
-LIMIT = 5.0
-type Level = Literal["ok", "WARN", "FAIL", "----"]
-
-NODE = "fetch(process.argv[1]).then(r => r.arrayBuffer()).then(() => {}, e => { console.error(e); process.exit(1) })"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One thing that was tried. `exit`: what a FAIL does to the exit code."""
-
-    level: Level
-    what: str
-    text: str
-    exit: int = 0
-
-
-@dataclass(slots=True)
-class Diagnosis:
-    """`proves`: for each kind of finding, how far this wiring can show it."""
-
-    checks: list[Check] = field(default_factory=list)
-    proves: dict[str, str] = field(default_factory=dict)
-
-    def add(self, level: Level, what: str, text: str, code: int = 0) -> None:
-        self.checks.append(Check(level=level, what=what, text=text, exit=code))
-
-    @property
-    def exit(self) -> int:
-        return worst(*(check.exit for check in self.checks))
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "ok": self.exit == 0,
-            "checks": [{"level": one.level, "what": one.what, "text": one.text} for one in self.checks],
-            "proves": dict(self.proves),
-        }
-
-
-async def diagnose(options: RecordOptions) -> Diagnosis:
-    """Tries everything; what fails is a check that says so, never an exception."""
+async def diagnose(options: RecordOptions, asked: Wanted) -> Diagnosis:
+    """Tries everything; what fails is a check that says so. Raises WrongUsage for a `--python` that is none, before
+    anything is sent."""
     found = Diagnosis()
+    there = await find_clients(asked)
     reached = [spec for spec in options.envs if await _reach(spec, found)]
-    answers = await _canaries(replace(options, envs=tuple(reached)), found) if reached else {}
-    _links(answers, found)
+    answers = await through_listeners(replace(options, envs=tuple(reached)), found) if reached else {}
+    links(answers, found)
+    await _clients(asked, there, found)
     snapshots = await _snapshots(options, found)
     found.proves.update(proofs(options, snapshots))
     return found
@@ -113,115 +77,18 @@ def _tls(spec: EnvSpec) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=str(spec.ca)) if spec.ca else True
 
 
-# -- listeners ---------------------------------------------------------------------------------------------------
+# -- clients -----------------------------------------------------------------------------------------------------
 
 
-async def _canaries(options: RecordOptions, found: Diagnosis) -> Mapping[str, list[Exchange]]:
-    """Sends one request by each client through each listener, and gives what the store then holds."""
-    with tempfile.TemporaryDirectory(prefix="replayproxy-doctor-") as folder:
-        own = replace(
-            options, store=Path(folder) / "store", run="doctor", append=False, episode=EPISODE, snapshots=(),
-            plan=Plan(when=()), ready_file=None, log_every=0.0, resets=(),
-        )  # fmt: skip
-        try:
-            sent, seen = await _recorded(own)
-        except Problem as problem:
-            found.add("FAIL", "listeners", f"the recorder did not start: {problem}", problem.exit)
-            return {}
-    for env, clients in sent.items():
-        exchanges = seen.get(env, [])
-        lost = [client for client, ran in clients.items() if ran and not _agents(exchanges, client)]
-        names = ", ".join(client for client, ran in clients.items() if ran)
-        if lost:
-            found.add("FAIL", env, f"{env} by listener URL: {', '.join(lost)} not recorded", Exit.UNJUDGED)
-        else:
-            found.add("ok", env, f"{env} by listener URL: {names} recorded")
-    return seen
-
-
-async def _recorded(options: RecordOptions) -> tuple[dict[str, dict[str, bool]], dict[str, list[Exchange]]]:
-    """({environment: {client: whether it ran}}, {environment: what was recorded})."""
-    with open_store(options.store, create=True) as store:
-        writer = store.writer()
-        recorder = Recorder(options, store, writer, lambda line: None)
-        sent: dict[str, dict[str, bool]] = {}
-        try:
-            await recorder.start()
-            for env, url in recorder.addresses.plain_urls().items():
-                sent[env] = await _by_each_client(url + "/")
-            await recorder.stop(asyncio.get_running_loop().time() + LIMIT)
-        finally:
-            await recorder.abandon()
-            writer.close()
-        reader = store.reader()
-        episode = reader.episode(reader.run("doctor"), EPISODE)
-        seen: dict[str, list[Exchange]] = {env: [] for env in sent}
-        for exchange in reader.exchanges(episode):
-            seen[exchange.env].append(exchange)
-        return sent, seen
-
-
-async def _by_each_client(url: str) -> dict[str, bool]:
-    ran = {"aiohttp": await _by_aiohttp(url)}
-    if curl := shutil.which("curl"):
-        ran["curl"] = await _by_command(curl, "-s", "-o", "/dev/null", "--max-time", "5", "--noproxy", "*", url)
-    if node := shutil.which("node"):
-        ran["node"] = await _by_command(node, "-e", NODE, url)
-    return ran
-
-
-async def _by_aiohttp(url: str) -> bool:
+async def _clients(asked: Wanted, there: Mapping[str, Found], found: Diagnosis) -> None:
+    """A canary by each client in each way, to a stand-in of ours: none of them reaches an environment."""
     try:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT)) as http:
-            async with http.get(url, allow_redirects=False) as answer:
-                await answer.read()
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return False
-    return True
-
-
-async def _by_command(*words: str) -> bool:
-    """False: the client could not do it, for a reason of its own (an old node has no fetch)."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
-        )
-    except OSError:
-        return False
-    try:
-        return await asyncio.wait_for(process.wait(), LIMIT * 2) == 0
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return False
-
-
-def _agents(exchanges: Sequence[Exchange], client: str) -> bool:
-    """Whether one of the exchanges is this client's, by its User-Agent."""
-    agents = b" ".join(v.lower() for one in exchanges for n, v in one.request.fields if n.lower() == b"user-agent")
-    return client.encode() in agents or (client == "node" and b"undici" in agents)
-
-
-def _links(answers: Mapping[str, list[Exchange]], found: Diagnosis) -> None:
-    """What in the answers would lead the agent past the proxy, or mix two environments up."""
-    cookies: dict[bytes, set[str]] = {}
-    for env, exchanges in answers.items():
-        if any(note.startswith("escaping-links") for one in exchanges for note in one.notes):
-            found.add(
-                "WARN",
-                env,
-                f"{env} links to itself absolutely in its bodies: the agent would leave the proxy -> host=keep",
-            )
-        for one in exchanges:
-            for name, value in one.response.fields if one.response else ():
-                if name.lower() == b"set-cookie":
-                    cookies.setdefault(value.partition(b"=")[0].strip(), set()).add(env)
-    for cookie, envs in cookies.items():
-        if len(envs) > 1:
-            shown = cookie.decode("latin-1")
-            found.add(
-                "WARN", "cookies", f"{' and '.join(sorted(envs))} both set cookie {shown!r}: give them different hosts"
-            )
+        found.clients = await canaries(asked, there)
+    except Problem as problem:
+        found.add("FAIL", "clients", f"the canaries' recorder did not start: {problem}", problem.exit)
+    except OSError as error:
+        found.add("FAIL", "clients", f"the canaries' stand-in did not start: {plainly(error)}", Exit.WORLD)
+    found.checks += told(found.clients)
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------

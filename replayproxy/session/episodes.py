@@ -225,6 +225,8 @@ class Episodes:
             episode = replace(episode, state=EpisodeState.INCOMPLETE)
         else:
             tally.sealed += 1
+            if not live.exchanges:
+                tally.empty.append(episode.name)
         self._remember(episode)
         return episode
 

@@ -73,6 +73,7 @@ class Tally:
     torn: int = 0
     lane_ambiguous: int = 0
     escaping: int = 0
+    empty: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
 
@@ -143,6 +144,7 @@ class Tally:
             "unattributed": self.unattributed,
             "unattributed_reasons": {reason: stray.count for reason, stray in self.strays.items()},
             "incomplete": list(self.incomplete),
+            "empty": list(self.empty),
             "snapshots": {
                 "taken": self.snapshots.total(),
                 "missing": self.missing.total(),
@@ -191,6 +193,7 @@ def lines(
     head = f"recorded {tally.run}: {'WHOLE' if whole else 'NOT WHOLE'}   {_n(tally.sealed, 'episode')} sealed"
     head += f", {len(tally.incomplete)} incomplete   {_n(tally.exchanges, 'exchange')}   {took(seconds)}"
     out = [head]
+    given = upstreams
     found = {name: "by the forward proxy" for name in tally.envs if name not in upstreams}
     upstreams = {**upstreams, **found}
     width = max((len(name) for name in upstreams), default=0)
@@ -216,6 +219,12 @@ def lines(
     if tally.passed:
         hosts = ", ".join(f"{host} {n:,}" for host, n in tally.passed.most_common(5))
         out.append(f"passed      {_n(tally.passed.total(), 'request or tunnel')} unrecorded, by --pass: {hosts}")
+    if tally.attributed and tally.empty:
+        names = ", ".join([*tally.empty[:3], *([".."] if len(tally.empty) > 3 else [])])
+        out.append(
+            f"EMPTY {_n(len(tally.empty), 'episode')} without an exchange ({names}): did the agent go past the proxy?"
+            f" -> {doctor_command(given)}"
+        )
     out += _stray_lines(tally)
     if tally.escaping:
         out.append(
@@ -226,8 +235,11 @@ def lines(
     if not tally.attributed and tally.strays:
         out.append("no episode was recorded: what no episode can claim is kept, and never replayed or judged")
     elif not tally.attributed:
-        out.append("nothing was recorded: the agent must call the listener addresses (or {NAME} in COMMAND)")
-    out.append(f"store {store}  {size_text(size)}        next: {next_command(tally, store)}")
+        out.append(
+            "nothing was recorded: the agent did not come to the listener addresses ({NAME} in COMMAND), or its client"
+            " ignores the proxy variables; doctor says which clients do"
+        )
+    out.append(f"store {store}  {size_text(size)}        next: {next_command(tally, store, given)}")
     return out
 
 
@@ -262,13 +274,18 @@ def _advice(tally: Tally, reason: str) -> str:
     return ": no request named an episode -> --episode NAME, or replayproxy.episode() in the harness"
 
 
-def next_command(tally: Tally, store: str) -> str:
+def doctor_command(upstreams: Mapping[str, str]) -> str:
+    given = upstreams or {"NAME": "URL"}
+    return " ".join(["replayproxy doctor", *(f"--env {name}={url}" for name, url in given.items())])
+
+
+def next_command(tally: Tally, store: str, upstreams: Mapping[str, str]) -> str:
     where = "" if store == ".replayproxy" else f" --store {store}"
     names: Sequence[str] = tally.incomplete
     if not tally.attributed and tally.strays:
         return "replayproxy record --episode NAME .."
     if not tally.attributed:
-        return "replayproxy doctor --env .."
+        return doctor_command(upstreams)
     return f"replayproxy ls {tally.run}{where}" if names else f"replayproxy check {tally.run}{where}"
 
 

@@ -30,11 +30,13 @@ def test_an_unknown_addon_is_2_and_names_those_there_are(capsys: pytest.CaptureF
 
 
 def test_doctor_says_what_fails_and_what_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "--env", "app=http://127.0.0.1:1"]) == 5
+    words = ["doctor", "--env", "app=http://127.0.0.1:1", "--clients", "none"]
+    assert run(words) == 5
     out = capsys.readouterr().out
     assert out.startswith("FAIL  app at http://127.0.0.1:1 does not answer: connection refused")
-    assert "With this wiring, once it is mended:  stale-read from traffic only" in out
-    assert run(["doctor", "--env", "app=http://127.0.0.1:1", "--json"]) == 5
+    assert "With this wiring, once it is mended:\n      stale-read      from traffic only (no snapshot)\n" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert run([*words, "--json"]) == 5
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
     assert document["checks"][0]["level"] == "FAIL"
@@ -43,7 +45,7 @@ def test_doctor_says_what_fails_and_what_can_be_shown(capsys: pytest.CaptureFixt
 def test_doctor_ends_with_a_command_that_records_into_an_episode(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def fine(options: object) -> Diagnosis:
+    async def fine(options: object, asked: object) -> Diagnosis:
         return Diagnosis()
 
     monkeypatch.setattr("replayproxy.session.doctor.diagnose", fine)
@@ -58,7 +60,14 @@ def test_doctor_ends_with_a_command_that_records_into_an_episode(
     assert "mine.toml" in err
 
 
-@pytest.mark.parametrize("words", [(), ("--env", "app"), ("--env", "app=http://h", "--snapshot", "app=nonsense:x")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("--env", "app"), ("--env", "app=http://h", "--snapshot", "app=nonsense:x"),
+        ("--env", "app=http://h", "--clients", "lynx"), ("--env", "app=http://h", "--clients", "curl:port"),
+        ("--env", "app=http://h", "--clients", "requests", "--python", "/nowhere/python"),
+    ],
+)  # fmt: skip
 def test_a_wrong_call_of_doctor_is_2(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1

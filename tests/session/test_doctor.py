@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from replayproxy.session import doctor
+from replayproxy.session import doctor, doctor_listeners
 from replayproxy.session.camera import Plan
-from replayproxy.session.doctor import Check, Diagnosis, diagnose
+from replayproxy.session.canary import wanted
+from replayproxy.session.diagnosis import Check, Diagnosis
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.loader import load
@@ -33,11 +34,15 @@ async def url() -> AsyncIterator[str]:
 @pytest.fixture(autouse=True)
 def only_our_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other clients are processes, and not what these tests are about."""
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor_listeners.shutil, "which", lambda name: None)
 
 
 def options(*envs: EnvSpec, **given: object) -> RecordOptions:
     return RecordOptions(store=Path("unused"), run="doctor", envs=envs, **given)  # type: ignore[arg-type]
+
+
+async def diagnose(given: RecordOptions) -> Diagnosis:
+    return await doctor.diagnose(given, wanted("none"))
 
 
 def level(found: Diagnosis, text: str) -> list[str]:
@@ -60,6 +65,7 @@ async def test_a_wiring_that_records_is_ok_and_what_it_lacks_is_a_warning(url: s
     assert found.proves["dirty-reset"] == "proven"
     assert found.proves["redrive"] == "answers and state"
     assert found.document()["ok"] is True
+    assert found.document()["clients"] == []
 
 
 async def test_an_environment_that_does_not_answer_is_5_and_the_others_are_still_tried(url: str) -> None:

@@ -106,6 +106,21 @@ async def test_a_command_that_succeeds_over_a_recording_that_is_not_whole_is_3(w
     assert recorded.document["unattributed"] == 1
 
 
+async def test_a_command_whose_client_went_past_the_proxy_is_3_and_told_of_the_doctor(
+    world: Any, tmp_path: Path
+) -> None:
+    environment, url = world
+    recorded, _ = await run(options(tmp_path, url, episode="e"), f"get('{url}/a')")
+    assert environment.seen == [("GET", "/a")]
+    assert (recorded.exit, recorded.command_exit) == (3, 0)
+    assert recorded.document["whole"] is False
+    assert recorded.document["why_not_whole"] == ["no exchange was recorded in an episode"]
+    assert recorded.document["empty"] == ["e"]
+    assert recorded.lines[0].startswith("recorded r: NOT WHOLE")
+    assert any(line.startswith("nothing was recorded") for line in recorded.lines)
+    assert recorded.lines[-1].endswith(f"next: replayproxy doctor --env app={url}")
+
+
 async def test_a_command_that_fails_keeps_its_code_over_a_recording_that_is_not_whole(
     world: Any, tmp_path: Path
 ) -> None:

@@ -38,6 +38,19 @@ def test_nothing_recorded_is_not_whole() -> None:
     tally = Tally(run="r")
     assert tally.why_not_whole() == ["no exchange was recorded in an episode"]
     assert "nothing was recorded" in shown(tally)
+    assert "its client ignores the proxy variables" in shown(tally)
+    assert shown(tally).endswith("next: replayproxy doctor --env crm=http://h:1")
+
+
+def test_an_episode_without_an_exchange_is_named_beside_those_that_have_some() -> None:
+    tally = whole()
+    tally.empty += ["a", "b", "c", "d"]
+    assert (
+        "EMPTY 4 episodes without an exchange (a, b, c, ..): did the agent go past the proxy?"
+        " -> replayproxy doctor --env crm=http://h:1"
+    ) in shown(tally)
+    assert tally.document()["empty"] == ["a", "b", "c", "d"]
+    assert "EMPTY" not in shown(whole())
 
 
 def test_an_incomplete_episode_is_named_with_its_reason() -> None:

@@ -1,0 +1,83 @@
+"""What becomes of a canary is seen at the recorder and at the stand-in, whatever the client says of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from replayproxy.errors import WrongUsage
+from replayproxy.session.canary import Canary, Wanted, canaries, find_clients, wanted
+from replayproxy.session.canary_clients import CLIENTS, STYLES, Client
+from tests.session.canary_fakes import (
+    BABBLES,
+    CRASHES,
+    DROPS_THE_PATH,
+    HANGS,
+    OBEYS,
+    SENDS_AND_FAILS,
+    fake,
+)
+
+
+async def tried(*clients: Client, **given: float) -> dict[str, Canary]:
+    asked = wanted(None, clients=clients)
+    sent = await canaries(asked, await find_clients(asked), **given)
+    return {one.client.name: one for one in sent}
+
+
+async def test_each_client_s_end_is_what_the_recorder_and_the_stand_in_saw() -> None:
+    began = time.monotonic()
+    ends = await tried(
+        fake("obeys", OBEYS), fake("drops", DROPS_THE_PATH), fake("hangs", HANGS, seconds=1.5),
+        fake("crashes", CRASHES), fake("babbles", BABBLES), fake("sends-and-fails", SENDS_AND_FAILS),
+        replace(fake("absent", OBEYS), program=("no-such-client",)),
+    )  # fmt: skip
+    assert {name: (one.result, one.episode) for name, one in ends.items()} == {
+        "obeys": ("recorded", True), "drops": ("recorded", False), "hangs": ("failed", False),
+        "crashes": ("failed", False), "babbles": ("failed", False), "sends-and-fails": ("failed", False),
+        "absent": ("not-found", False),
+    }  # fmt: skip
+    assert ends["hangs"].hint == "no end within 1.5 s"
+    assert ends["crashes"].hint == "it ended with 1: no such option"
+    assert ends["babbles"].hint == "it ended well, and nothing arrived anywhere"
+    assert ends["sends-and-fails"].hint == "it was recorded, but the client failed: I do not like it"
+    assert ends["absent"].hint == "no-such-client is not there"
+    assert ends["drops"].hint == "in no episode, its URLs drop the base path: --url-style port"
+    assert time.monotonic() - began < 30
+
+
+async def test_what_has_no_time_left_is_not_taken_for_good() -> None:
+    ends = await tried(fake("obeys", OBEYS), seconds=0.0)
+    assert (ends["obeys"].result, ends["obeys"].hint) == ("failed", "no time was left for it: --clients obeys")
+
+
+async def test_without_a_client_no_recorder_is_started() -> None:
+    assert await canaries(wanted("none"), {}) == []
+
+
+def test_clients_are_chosen_by_name_and_style() -> None:
+    every = wanted(None)
+    assert every.ways == {one.name: one.ways for one in CLIENTS}
+    assert not every.named
+    some = wanted("curl, aiohttp:port,aiohttp:resolve")
+    assert some.named
+    assert set(some.ways) == {"curl", "aiohttp"}
+    assert some.ways["aiohttp"] == (("port", "http"), ("resolve", "http"))
+    assert wanted("none") == Wanted(ways={}, named=True)
+
+
+@pytest.mark.parametrize(("text", "hint"), [("lynx", "curl"), ("curl:port", "append, forward"), ("", "none")])
+def test_a_client_or_style_that_is_not_there_is_wrong_usage_that_names_those_there_are(text: str, hint: str) -> None:
+    with pytest.raises(WrongUsage) as wrong:
+        wanted(text)
+    assert hint in wrong.value.hint
+
+
+def test_every_client_of_the_table_is_found_by_its_name_and_tried_in_known_styles() -> None:
+    assert len({one.name for one in CLIENTS}) == len(CLIENTS)
+    for client in CLIENTS:
+        assert client.ways
+        assert {style for style, _ in client.ways} <= set(STYLES)
+        assert any("{url}" in word or "{base}" in word or "{page}" in word for word in client.argv)
