@@ -36,6 +36,7 @@ CLEAR = "\r\x1b[K"
 @click.option("--meta", multiple=True, metavar="K=V", help="Kept with the run; repeatable.")
 @click.option("--idle", metavar="TIME", help="An episode without traffic is sealed after this time. Default: 10m.")
 @click.option("--undeclared", metavar="accept|refuse", help="What an id first seen in a request does.")
+@click.option("--rules", multiple=True, metavar="NAME", help="A ready rule set that tells episodes apart; repeatable.")
 @click.option("--snapshot", multiple=True, metavar="NAME=SPEC", help="State to be read; repeatable.")
 @click.option("--snapshot-when", metavar="WORDS", help="start,write,end, a part of it, or never. Default: all three.")
 @click.option("--snapshot-mode", metavar="MODE", help="hold[:LIMIT] or free. Default: hold:250ms.")

@@ -30,6 +30,11 @@ SEALED = "episode sealed"
 UNDECLARED = "undeclared"
 REFUSED_NAME = "refused name"
 REFUSED_LANE = "refused lane"
+PENDING = "not known yet"
+PROBE = "probe"
+
+LATE = "attributed-late"
+"""The note of an exchange whose episode only its answer, or a message, told. A replay cannot know it by its request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,8 @@ class EpisodeBook:
         self._policy = undeclared
         self._api_used = False
         self.option = option
+        self.aliases: dict[tuple[str, str], str] = {}
+        """Ids that rules found, by space and shown value, and the episode that each belongs to for good."""
 
     def __iter__(self) -> Iterator[Episode]:
         return iter(tuple(self._open.values()))

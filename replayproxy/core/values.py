@@ -193,7 +193,8 @@ class Episode:
 
     `state` as read: an episode whose recorder died without a seal, or that carries a fault, is INCOMPLETE.
     `faults`: why evidence is missing (a recorder fault, a full queue). `declared`: opened by the control API or
-    `--episode`, not by a first request. `ended_by`: end, idle or stop.
+    `--episode`, not by a first request. `ended_by`: end, idle or stop. `aliases`: the ids that rules found for it
+    (space of the rule, value; of a secret its token).
     """
 
     key: int
@@ -218,6 +219,7 @@ class Episode:
     faults: tuple[str, ...] = ()
     escaping_links: int = 0
     seal: Seal | None = None
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

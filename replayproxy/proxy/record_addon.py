@@ -113,7 +113,13 @@ class RecordAddon:
     def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
         try:
             return self.scribe.arrive(
-                marks.claims, env=route.env, listener=route.listener, method=method, target=marks.target, at=at
+                marks.claims,
+                env=route.env,
+                listener=route.listener,
+                method=method,
+                target=marks.target,
+                at=at,
+                fields=marks.fields,
             )
         except Exception as error:
             self.fault(None, "arrive", error)

@@ -59,8 +59,11 @@ class Ticket:
 class Scribe(Protocol):
     """The recorder, as the proxy sees it."""
 
-    def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
-        """A request's head is here. `listener` is `Listener.url`; `target` has the prefix taken off already."""
+    def arrive(
+        self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int, fields: Fields = ()
+    ) -> Ticket:
+        """A request's head is here. `listener` is `Listener.url`; `target` has the prefix taken off already,
+        and `fields` the marks. The ticket may not know its episode yet: ids in bodies and answers come later."""
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
         """Where the bytes of one body go. `fields` are the head's: of the answer, or of the request.

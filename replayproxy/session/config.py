@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.extract import run_examples
+from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.names import why_not_an_env
 from replayproxy.errors import WrongUsage
 
@@ -25,7 +27,7 @@ OPTIONS: dict[str, str] = {
     "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
     "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "forward-auth": FLAG, "pass": LIST, "json": FLAG,
     "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
-    "pace": TEXT, "order": TEXT, "on-miss": TEXT,
+    "rules": LIST, "pace": TEXT, "order": TEXT, "on-miss": TEXT,
     "repeat": NUMBER, "save": TEXT, "disposable": LIST,
     "fail-on": TEXT, "max-failure-rate": NUMBER, "require": TEXT, "reference": TEXT, "baseline": TEXT,
     "write-baseline": TEXT, "junit": TEXT, "md": TEXT,
@@ -177,4 +179,8 @@ def _envs(where: str, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _rules(where: str, rules: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise WrongUsage(f"{where}: rule must be a list of tables, [[rule]]")
+    try:
+        run_examples(extract_rules(rules))
+    except WrongUsage as wrong:
+        raise WrongUsage(f"{where}: {wrong.what}", hint=wrong.hint) from None
     return tuple(rules)

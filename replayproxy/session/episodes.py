@@ -53,6 +53,7 @@ class Episodes:
         self.store_trouble: str | None = None
         self.sealed: OrderedDict[str, Episode] = OrderedDict()
         self._counts: dict[str, int] = {}
+        recording.on_end = self._end_by_rule
         self._admission = Admission(recording.run.name, recording.book, recording.envs, allowed)
 
     # -- opening -------------------------------------------------------------------------------------------------
@@ -167,6 +168,11 @@ class Episodes:
         episode: Episode = await asyncio.shield(live.ending)
         return episode
 
+    def _end_by_rule(self, live: Live) -> None:
+        """A rule said that this exchange was the last. `live.ending` keeps the work from being collected."""
+        if live.ending is None:
+            live.ending = asyncio.ensure_future(self._end(live, "end", None, None, {}, None))
+
     async def _end(
         self,
         live: Live,
@@ -180,7 +186,8 @@ class Episodes:
         recording.book.end(live.episode.name)
         live.episode = replace(
             live.episode, ended=recording.now(), ended_wall=recording.wall(), ended_by=by,
-            reward=reward, outcome=outcome, meta={**live.episode.meta, **meta},
+            reward=live.episode.reward if reward is None else reward, outcome=outcome,
+            meta={**live.episode.meta, **meta},
         )  # fmt: skip
         for listener in live.listeners:
             await self.engine.unlisten(listener)
@@ -196,7 +203,8 @@ class Episodes:
         """Nothing of the episode is in flight when it returns."""
 
         def ours(ticket: Ticket) -> bool:
-            return ticket.attribution.episode is not None and ticket.attribution.episode.key == live.episode.key
+            episode = self.recording.attribution(ticket).episode
+            return episode is not None and episode.key == live.episode.key
 
         # Once the proxy has stopped, what has not landed never will.
         if self.proxy_stopped or await live.settle(_left(deadline, STREAMS_SETTLE)):

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.errors import WrongUsage
 from replayproxy.session import wiring
 from replayproxy.session.camera import Plan
 from replayproxy.session.config import Config
+from replayproxy.session.ready_rules import rule_tables
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.loader import Loaded, load, parse_named
 
@@ -52,6 +54,7 @@ class RecordOptions:
     upstream_timeout: float | None = None
     token: str | None = None
     config: Config = field(default_factory=Config)
+    rules: tuple[Mapping[str, Any], ...] = ()
 
 
 def parse(
@@ -117,6 +120,7 @@ def parse(
         upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
         config=config,
+        rules=_rules(config, flags.get("rules", ())),
     )
 
 
@@ -131,6 +135,13 @@ def forward_words(flags: Mapping[str, Any], config: Config) -> tuple[tuple[str, 
     if passes and host is None:
         raise WrongUsage("--pass is for the forward proxy", hint="--forward 0")
     return (host, port) if host is not None else None, passes
+
+
+def _rules(config: Config, sets: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+    """The config's own rules, then those of the ready sets: of two that find the same, the user's is the stronger."""
+    tables = (*config.rules, *rule_tables(config.values("rules", sets)))
+    extract_rules(tables)  # two of one name
+    return tables
 
 
 def _refuse_workers(flags: Mapping[str, Any], config: Config) -> None:

@@ -9,11 +9,13 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from replayproxy import __version__
+from replayproxy.core.extract import compile_extractors
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.values import EnvWiring, Episode, Run
 from replayproxy.errors import Problem, UnknownAddress, WrongUsage
@@ -25,7 +27,9 @@ from replayproxy.serve.control import ControlServer, application
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
 from replayproxy.session.forwarding import RecordedNames
+from replayproxy.session.identities import Identities, shown
 from replayproxy.session.proxied import ca_variables, proxy_variables
+from replayproxy.session.ready_rules import kept
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recording import Recording
 from replayproxy.session.wiring import Reset, is_wildcard
@@ -66,7 +70,7 @@ class Recorder:
         )  # fmt: skip
         self.recording = Recording(
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
-            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets,
+            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets, identities=self._identities(book),
         )  # fmt: skip
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None
@@ -94,11 +98,20 @@ class Recorder:
             return []
         return [episode.name for episode in reader.episodes(run)]
 
+    def _identities(self, book: EpisodeBook) -> Identities | None:
+        """None where no rule could tell an episode; an expired one is named, and not applied."""
+        extractors = compile_extractors(self.options.rules, date.today())  # noqa: DTZ011 - a day, as the user wrote it
+        for name in extractors.expired:
+            self.say(f"  rule {name} has expired and is not applied")
+        return Identities(extractors, book, shown) if extractors else None
+
     def _wired(self) -> Run:
         options = self.options
         config: dict[str, Any] = {}
         if options.config.path is not None:
-            config = {"file": str(options.config.path), "rule": [dict(rule) for rule in options.config.rules]}
+            config["file"] = str(options.config.path)
+        if options.config.path is not None or options.rules:
+            config["rule"] = kept(options.rules)
         return Run(
             key=0, name=options.run, opened_wall=time.time_ns(), envs=self._wiring({}),
             snapshots={one.name: one.spec for one in options.snapshots}, snapshot_when=options.plan.when,

@@ -19,6 +19,7 @@ from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
+from replayproxy.session.identities import CONTRADICTION, UNNAMED, Identities, Matter, fills, settled
 from replayproxy.session.lives import Live, only_listens
 from replayproxy.session.origins import Origins
 from replayproxy.session.resets import Resets
@@ -52,6 +53,7 @@ class Recording:
         now: Callable[[], int],
         wall: Callable[[], int],
         resets: Sequence[Reset] = (),
+        identities: Identities | None = None,
     ) -> None:
         self.writer, self.run, self.book = writer, run, book
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
@@ -65,6 +67,13 @@ class Recording:
         self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
         self._resets = Resets(resets)
         self._bucket: Episode | None = None
+        self.identities = identities
+        if identities is not None:
+            self.tally.rules, self.tally.rule_names = identities.uses, identities.extractors.names
+            self.tally.rules_expired = identities.extractors.expired
+        self.on_end: Callable[[Live], None] | None = None
+        """Called with an episode that a rule ends."""
+        self._matters: dict[tuple[int, int], Matter] = {}
         self._last_order = 0
         self._open_keys: set[int] = set()
         self._connections = Connections(self.put_event, now=now, wall=wall)
@@ -131,20 +140,46 @@ class Recording:
 
     # -- the proxy's seam ----------------------------------------------------------------------------------------
 
-    def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
+    def arrive(
+        self,
+        claims: Claims,
+        *,
+        env: str,
+        listener: str,
+        method: bytes,
+        target: bytes,
+        at: int,
+        fields: Fields = (),
+    ) -> Ticket:
         """A request's head is here: who it belongs to, where it goes, and its place in the order."""
         del listener
         order = self._order(at)
         if self._resets.by_head(env, method, target):
             attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
             return self._ticket(order, attribution, env, is_reset=True)
-        attribution = self.book.attribute(claims, at=at, wall=self.wall())
+        if self.identities is None:
+            attribution = self._begun(order, self.book.attribute(claims, at=at, wall=self.wall()), at)
+            return self._ticket(order, attribution, env)
+        matter = self.identities.arrived(
+            claims, env=env, method=method, target=target, fields=fields, at=at, wall=self.wall()
+        )
+        self._matters[order] = matter
+        self._known(order, matter)
+        return self._ticket(order, matter.attribution or UNNAMED, env, is_probe=matter.found.says("probe"))
+
+    def _begun(self, order: tuple[int, int], attribution: Attribution, at: int) -> Attribution:
+        """From now on the exchange is under way in its episode."""
         if attribution.opened:
             attribution = self._first_seen(attribution)
-        if attribution.episode is not None:
-            live = self.lives[attribution.episode.name]
+        if attribution.episode is not None and (live := self.lives.get(attribution.episode.name)) is not None:
             live.arrive(order, attribution.lane, at)
-        return self._ticket(order, attribution, env)
+        return attribution
+
+    def _known(self, order: tuple[int, int], matter: Matter) -> None:
+        """Once, as soon as it is known whose the exchange is."""
+        if matter.attribution is not None and not matter.begun:
+            matter.begun = True
+            matter.attribution = self._begun(order, matter.attribution, matter.at)
 
     def _first_seen(self, attribution: Attribution) -> Attribution:
         assert attribution.episode is not None
@@ -163,7 +198,15 @@ class Recording:
         self._last_order = max(at, self._last_order + 1)
         return (self._last_order, 0)
 
-    def _ticket(self, order: tuple[int, int], attribution: Attribution, env: str, *, is_reset: bool = False) -> Ticket:
+    def _ticket(
+        self,
+        order: tuple[int, int],
+        attribution: Attribution,
+        env: str,
+        *,
+        is_reset: bool = False,
+        is_probe: bool = False,
+    ) -> Ticket:
         spec = self.envs.get(env)
         # A user's own mitmproxy has environments that nobody named before, and finds its own way to them.
         upstream = spec.upstream if spec else None
@@ -181,6 +224,7 @@ class Recording:
             upstream=upstream,
             reads=reads,
             is_reset=is_reset,
+            is_probe=is_probe,
             note=note,
         )
 
@@ -189,16 +233,23 @@ class Recording:
         self.tally.passed[host] += 1
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
-        del ticket, fields, answer
-        return self.writer.body_sink()
+        del fields
+        sink: BodySink = self.writer.body_sink()
+        matter = self._matters.get(ticket.order)
+        return sink if matter is None or self.identities is None else self.identities.peek(matter, sink, answer=answer)
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
+        matter = self._matters.get(ticket.order)
+        if matter is not None and self.identities is not None and request.body is not None:
+            self.identities.request_whole(matter, request.fields)
+            self._known(ticket.order, matter)
         live = self.live_of(ticket)
         if live is not None and (flight := live.flights.get(ticket.order)) is not None:
             flight.listens = only_listens(request)
 
     async def hold(self, ticket: Ticket, exchange: Exchange) -> int:
         """A write's answer waits here for the snapshots that show its effect."""
+        self._told(ticket, exchange)
         live = self.live_of(ticket)
         flight = live.flights.get(ticket.order) if live else None
         if live is None or flight is None:
@@ -221,17 +272,55 @@ class Recording:
 
     def finished(self, ticket: Ticket, exchange: Exchange) -> None:
         """Stores the exchange where it belongs."""
+        matter = self._told(ticket, exchange)
+        if matter is not None:
+            exchange = settled(matter, exchange)
         live = self.live_of(ticket)
         if live is not None:
             self._landed(live, ticket, exchange)
         if live is None or self._resets.equal(exchange):
             self._put_aside(ticket, exchange)
+            self._matters.pop(ticket.order, None)
             return
+        if matter is not None:
+            exchange = self._learnt(live, matter, exchange)
         if not self.writer.room():
             raise RuntimeError("queue full: an exchange was not stored")
         self.writer.put_exchange(live.episode.key, exchange)
         self.tally.exchange(exchange, attributed=True)
         self._connections.used_by(exchange, live.episode.key)
+        if matter is not None:
+            self._matters.pop(ticket.order, None)
+            if matter.found.says("end") and self.on_end is not None:
+                self.on_end(live)
+
+    def _told(self, ticket: Ticket, exchange: Exchange) -> Matter | None:
+        """The answer is whole: what it says of whose it is counts too."""
+        matter = self._matters.get(ticket.order)
+        if matter is not None and self.identities is not None:
+            self.identities.answer_whole(matter, exchange)
+            self._known(ticket.order, matter)
+            self.tally.rules_too_large = self.identities.too_large
+        return matter
+
+    def _learnt(self, live: Live, matter: Matter, exchange: Exchange) -> Exchange:
+        """What an exchange says of its episode is kept with it, and what contradicts is told."""
+        assert self.identities is not None
+        changes, refused = fills(matter, live.episode)
+        aliases = self.identities.new_aliases(matter, live.episode)
+        if aliases != live.episode.aliases:
+            changes["aliases"] = aliases
+        if changes:
+            self.update(live, **changes)
+        where = f"{self.run.name}/{live.episode.name}"
+        for note in matter.notes:
+            if note.startswith(CONTRADICTION):
+                self.tally.contradiction(where, note)
+                detail = {"what": note, "order": list(exchange.order)}
+                self.put_event(
+                    live.episode.key, Event(at=self.now(), wall=self.wall(), kind=CONTRADICTION, detail=detail)
+                )
+        return replace(exchange, notes=(*exchange.notes, *refused)) if refused else exchange
 
     def _landed(self, live: Live, ticket: Ticket, exchange: Exchange) -> None:
         flight = live.flights.get(ticket.order)
@@ -244,7 +333,7 @@ class Recording:
     def _put_aside(self, ticket: Ticket, exchange: Exchange) -> None:
         if ticket.is_reset or self._resets.equal(exchange):
             exchange = replace(exchange, is_reset=True, carrier="reset")
-        elif ticket.attribution.episode is not None:
+        elif self.attribution(ticket).episode is not None:
             exchange = replace(exchange, carrier=SEALED)  # it outlived its episode
         if not self.writer.room():
             raise RuntimeError("queue full: an exchange was not stored")
@@ -255,9 +344,14 @@ class Recording:
 
     def live_of(self, ticket: Ticket) -> Live | None:
         """The episode of a ticket for as long as it is not sealed."""
-        episode = ticket.attribution.episode
+        episode = self.attribution(ticket).episode
         live = self.lives.get(episode.name) if episode is not None else None
         return live if live is not None and episode is not None and live.episode.key == episode.key else None
+
+    def attribution(self, ticket: Ticket) -> Attribution:
+        """Whose a ticket is, as far as it is known by now."""
+        matter = self._matters.get(ticket.order)
+        return ticket.attribution if matter is None else matter.attribution or UNNAMED
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -283,6 +377,8 @@ class Recording:
         text = " ".join(f"{where}: {str(error) or type(error).__name__}".split())[:200]
         try:
             live = self.live_of(ticket) if ticket is not None else None
+            if ticket is not None and where in ("finished", "requestheaders"):
+                self._matters.pop(ticket.order, None)
             if live is not None and ticket is not None:
                 if where == "finished":
                     live.give_up(ticket.order)

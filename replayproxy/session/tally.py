@@ -74,6 +74,12 @@ class Tally:
     lane_ambiguous: int = 0
     escaping: int = 0
     empty: list[str] = field(default_factory=list)
+    contradictions: int = 0
+    contradiction_first: str = ""
+    rules: Mapping[str, int] = field(default_factory=dict)
+    rule_names: tuple[str, ...] = ()
+    rules_expired: tuple[str, ...] = ()
+    rules_too_large: int = 0
     faults: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
 
@@ -101,6 +107,10 @@ class Tally:
             stray.first = f"{_shown(request.method)} {_shown(request.target)[:80]}"
             stray.agent = next((_shown(v)[:40] for n, v in request.fields if n.lower() == b"user-agent"), "")
 
+    def contradiction(self, address: str, what: str) -> None:
+        self.contradictions += 1
+        self.contradiction_first = self.contradiction_first or f"{address}: {what}"
+
     def snapshot(self, snapshot: Snapshot) -> None:
         if snapshot.status is SnapshotStatus.MISSING:
             # An undeclared start is expected to have no state; it is in the store, and counts as no fault.
@@ -109,6 +119,10 @@ class Tally:
         self.snapshots[snapshot.when] += 1
         self.late += snapshot.late
         self.torn += snapshot.status is SnapshotStatus.TORN
+
+    @property
+    def rules_unused(self) -> list[str]:
+        return [name for name in self.rule_names if not self.rules.get(name)]
 
     @property
     def unattributed(self) -> int:
@@ -127,6 +141,8 @@ class Tally:
             reasons.append(f"{_n(len(self.incomplete), 'episode')} incomplete")
         if self.unattributed:
             reasons.append(f"{_n(self.unattributed, 'exchange')} unattributed")
+        if self.contradictions:
+            reasons.append(_n(self.contradictions, "contradiction"))
         if self.missing.total():
             reasons.append(f"{_n(self.missing.total(), 'snapshot')} missing")
         if self.faults:
@@ -157,6 +173,14 @@ class Tally:
             "escaping_links": self.escaping,
             "passed": self.passed.total(),
             "passed_hosts": dict(self.passed),
+            "contradictions": self.contradictions,
+            "first_contradiction": self.contradiction_first or None,
+            "rules": {
+                "used": dict(self.rules),
+                "unused": self.rules_unused,
+                "expired": list(self.rules_expired),
+                "too_large": self.rules_too_large,
+            },
             "faults": list(self.faults),
         }
 
@@ -226,6 +250,7 @@ def lines(
             f" -> {doctor_command(given)}"
         )
     out += _stray_lines(tally)
+    out += _rule_lines(tally)
     if tally.escaping:
         out.append(
             f"LEFT THE PROXY? {_n(tally.escaping, 'link')} in answers straight to the environment"
@@ -263,6 +288,21 @@ def _stray_lines(tally: Tally) -> list[str]:
         out.append(
             f"UNATTRIBUTED {_n(stray.count, 'exchange')} ({reason}), first {stray.first}{agent}{_advice(tally, reason)}"
         )
+    return out
+
+
+def _rule_lines(tally: Tally) -> list[str]:
+    out = []
+    if tally.contradictions:
+        out.append(f"contradictions: {tally.contradictions:,}, first {tally.contradiction_first}")
+    if tally.rules:
+        out.append("rules       " + "  ".join(f"{name} {count:,}" for name, count in tally.rules.items()))
+    if tally.rules_unused:
+        out.append(f"rules never used: {', '.join(tally.rules_unused)}")
+    if tally.rules_expired:
+        out.append(f"rules expired, not applied: {', '.join(tally.rules_expired)}")
+    if tally.rules_too_large:
+        out.append(f"rules not applied to {_n(tally.rules_too_large, 'exchange')}: a body above 1 MiB")
     return out
 
 

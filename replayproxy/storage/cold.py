@@ -70,6 +70,7 @@ SHAPES: dict[type, dict[str, Shape]] = {
         "state": Shape(read=EpisodeState),
         "faults": Shape(read=tuple),
         "seal": Shape(write=members, read=lambda stored: _made(Seal, stored)),
+        "aliases": Shape(read=lambda stored: tuple((space, value) for space, value in stored)),
     },
     Seal: {},
     Snapshot: {

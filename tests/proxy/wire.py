@@ -65,7 +65,9 @@ class FakeScribe:
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
 
-    def arrive(self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int) -> Ticket:
+    def arrive(
+        self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int, fields: Fields = ()
+    ) -> Ticket:
         self._may_break("arrive")
         self._count += 1
         upstream = self.urls.get(env)

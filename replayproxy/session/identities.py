@@ -1,0 +1,299 @@
+"""What the extracting rules tell the recorder: each exchange's ids as they come, and what follows from them.
+
+Rules of this file: an exchange is decided as early as its ids allow, and once; what is found later joins it, or
+contradicts and is reported. Ids are looked for in the bytes of the wire, before anything is redacted; a secret one is
+kept by its token.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from replayproxy.core.belonging import Alias, Decision, decide
+from replayproxy.core.extract import BODY_LIMIT, NOTHING, Asks, Extracted, Extractors, Found
+from replayproxy.core.identity import LATE, PENDING, PROBE, Attribution, Claims, EpisodeBook, why_not_a_lane
+from replayproxy.core.names import suggestion
+from replayproxy.core.values import MAIN_LANE, Body, Episode, Exchange, Fields
+from replayproxy.proxy.scribe import BodySink
+
+ALIASES_KEPT = 1000
+"""Ids kept with one episode; more are known while recording, and not in replay."""
+
+CONTRADICTION = "contradiction"
+"""The kind of an event, and how a note about one begins."""
+
+UNNAMED = Attribution(episode=None, reason=PENDING, carrier="", lane=MAIN_LANE)
+
+
+def shown(value: str) -> str:
+    """A stable stand-in for a secret value."""
+    return (
+        "rp-secret-"
+        + base64.b32encode(blake2b(value.encode("utf-8", "surrogateescape"), digest_size=15).digest()).decode().lower()
+    )
+
+
+class Peek:
+    """A sink that also holds what the rules are to look at: the bytes as they are, up to the limit."""
+
+    def __init__(self, sink: BodySink) -> None:
+        self._sink = sink
+        self.size = 0
+        self.seen = bytearray()
+
+    def write(self, data: bytes, at: int | None = None) -> None:
+        if len(self.seen) <= BODY_LIMIT:
+            self.seen += data[: BODY_LIMIT + 1 - len(self.seen)]
+        self._sink.write(data, at)
+        self.size = self._sink.size
+
+    def close(self) -> Body:
+        return self._sink.close()
+
+
+@dataclass(slots=True, eq=False)
+class Matter:
+    """One exchange while it is not known, or not wholly known, whose it is."""
+
+    claims: Claims
+    env: str
+    method: bytes
+    target: bytes
+    at: int
+    wall: int
+    asks: Asks
+    found: Extracted = NOTHING
+    attribution: Attribution | None = None
+    late: bool = False
+    begun: bool = False
+    request: Peek | None = None
+    answer: Peek | None = None
+    request_read: bool = False
+    answer_read: bool = False
+    notes: dict[str, None] = field(default_factory=dict)
+
+
+class Identities:
+    """The rules of one recording. `shown` gives the token of a secret value."""
+
+    def __init__(self, extractors: Extractors, book: EpisodeBook, shown: Callable[[str], str]) -> None:
+        self.extractors, self._book, self._shown = extractors, book, shown
+        self.uses: Counter[str] = Counter()
+        self.too_large = 0
+        self._connections: set[Alias] = set()
+        self._minted = 0
+
+    # -- what an exchange shows ----------------------------------------------------------------------------------
+
+    def arrived(
+        self, claims: Claims, *, env: str, method: bytes, target: bytes, fields: Fields, at: int, wall: int
+    ) -> Matter:
+        """The head of a request is here."""
+        matter = Matter(
+            claims=claims, env=env, method=method, target=target, at=at, wall=wall,
+            asks=self.extractors.asks(env, method, target),
+        )  # fmt: skip
+        self._add(matter, self.extractors.of_request(env, method, target, fields, None))
+        waits = matter.asks.body_names
+        if not waits or _is_strong(claims):
+            self._decide(matter, last=not matter.asks.later)
+        return matter
+
+    def peek(self, matter: Matter, sink: BodySink, *, answer: bool) -> BodySink:
+        """The sink of a body, watched where a rule asks for it."""
+        if not (matter.asks.answer_body if answer else matter.asks.body):
+            return sink
+        peek = Peek(sink)
+        if answer:
+            matter.answer = peek
+        else:
+            matter.request = peek
+        return peek
+
+    def request_whole(self, matter: Matter, fields: Fields) -> None:
+        """The request has ended."""
+        if not matter.request_read:
+            matter.request_read = True
+            body = bytes(matter.request.seen) if matter.request else b""
+            self._add(matter, self.extractors.of_request(matter.env, matter.method, matter.target, fields, body))
+        self._decide(matter, last=not matter.asks.later)
+
+    def answer_whole(self, matter: Matter, exchange: Exchange) -> None:
+        """The answer has ended, if there is one, and whatever followed it."""
+        if not matter.request_read:
+            self.request_whole(matter, exchange.request.fields)
+        if not matter.answer_read:
+            matter.answer_read = True
+            matter.late = matter.attribution is None
+            self._read_answer(matter, exchange)
+        self._decide(matter, last=True, connected=exchange.websocket is not None)
+
+    def _read_answer(self, matter: Matter, exchange: Exchange) -> None:
+        if exchange.response is not None and matter.asks.answer:
+            body = bytes(matter.answer.seen) if matter.answer else b""
+            fields = exchange.response.fields
+            found = self.extractors.of_answer(matter.env, matter.method, matter.target, fields, body)
+            self._add(matter, found)
+        if exchange.websocket is None or not matter.asks.frames:
+            return
+        for message in exchange.websocket.messages:
+            self._add(
+                matter,
+                self.extractors.of_frame(matter.env, matter.target, message.payload, message.from_agent),
+            )
+        self._one_stream(matter)
+
+    def _add(self, matter: Matter, found: Extracted) -> None:
+        before = len(matter.found.found)
+        matter.found += found
+        self.uses.update(one.rule.name for one in matter.found.found[before:])
+        if found.too_large and "body-too-large-for-rules" not in matter.notes:
+            matter.notes["body-too-large-for-rules"] = None
+            self.too_large += 1
+
+    def _one_stream(self, matter: Matter) -> None:
+        """An id of a connection belongs to one connection."""
+        for one in matter.found.aliases:
+            if one.rule.source == "connection":
+                alias = (one.rule.space, self._shown(one.value) if one.rule.secret else one.value)
+                if alias in self._connections:
+                    matter.notes[f"{CONTRADICTION}: rule {one.rule.name}: two connections say {alias[1]}"] = None
+                self._connections.add(alias)
+
+    # -- whose it is ---------------------------------------------------------------------------------------------
+
+    def _decide(self, matter: Matter, *, last: bool, connected: bool = False) -> None:
+        self._lane(matter)
+        decision = decide(matter.claims, matter.found, self._owner, self._shown)
+        if matter.attribution is not None:
+            self._follow(matter, decision)
+            return
+        name = decision.name
+        if name is None:
+            if matter.found.says("probe"):
+                lane = matter.claims.lane or MAIN_LANE
+                matter.attribution = Attribution(episode=None, reason=PROBE, carrier="", lane=lane)
+                return
+            if decision.unknown:
+                name = self._fresh(decision.unknown[0])
+            elif not last:
+                return
+            elif connected and (rule := next((r for r in matter.asks.frames), None)) is not None:
+                name = self._mint(rule.name)
+        claims = matter.claims if name is None else replace(matter.claims, rule=name)
+        matter.attribution = self._book.attribute(claims, at=matter.at, wall=matter.wall)
+        self._follow(matter, decision)
+
+    def _lane(self, matter: Matter) -> None:
+        """A rule's lane, where no mark gave one; the body of a request may tell it after its episode is known."""
+        lane = matter.found.lane
+        if matter.claims.lane is not None or lane is None:
+            return
+        matter.claims = replace(matter.claims, lane=lane)
+        if matter.attribution is not None and (why := why_not_a_lane(lane)) is None:
+            matter.attribution = replace(matter.attribution, lane=lane)
+        elif matter.attribution is not None:
+            matter.notes[f"refused lane: {why}"] = None
+
+    def _follow(self, matter: Matter, decision: Decision) -> None:
+        """New ids join the episode; other episodes that were named are told."""
+        assert matter.attribution is not None
+        episode = matter.attribution.episode
+        if episode is None:
+            return
+        for alias, _ in decision.unknown:
+            self._book.aliases[alias] = episode.name
+        others = [(who, name) for who, name in (*decision.rivals, (decision.carrier, decision.name))
+                  if name is not None and name != episode.name]  # fmt: skip
+        for who, name in others:
+            matter.notes[f"{CONTRADICTION}: {matter.attribution.carrier} says {episode.name}, {who} says {name}"] = None
+
+    def _owner(self, alias: Alias) -> str | None:
+        owner = self._book.aliases.get(alias)
+        if owner is None and self._book.get(alias[1]) is not None:
+            return alias[1]  # a harness that opened its episode under the id that the agent then sends
+        return owner
+
+    def _fresh(self, unknown: tuple[Alias, Found]) -> str:
+        """A name for an episode of which only this id is known."""
+        alias, one = unknown
+        name = f"{one.rule.name}-{alias[1][-12:]}" if one.rule.secret else alias[1]
+        name = suggestion(name)
+        return self._book.free_name(name) if self._book.is_taken(name) else name
+
+    def _mint(self, rule: str) -> str:
+        while True:
+            self._minted += 1
+            name = suggestion(f"{rule}-{self._minted}")
+            if not self._book.is_taken(name):
+                return name
+
+    def new_aliases(self, matter: Matter, episode: Episode) -> tuple[Alias, ...]:
+        """The episode's ids, with those of this exchange, where they differ from what it has."""
+        mine = [
+            alias
+            for alias, _ in decide(Claims(), matter.found, lambda _: None, self._shown).unknown
+            if self._book.aliases.get(alias) == episode.name
+        ]
+        return tuple(dict.fromkeys((*episode.aliases, *mine)))[:ALIASES_KEPT]
+
+
+def _is_strong(claims: Claims) -> bool:
+    return any((claims.port_episode, claims.prefix, claims.header, claims.baggage, claims.proxy_user))
+
+
+def settled(matter: Matter, exchange: Exchange) -> Exchange:
+    """The exchange with what became known of it on its way."""
+    assert matter.attribution is not None
+    attribution, notes = matter.attribution, [*exchange.notes, *matter.notes]
+    if matter.late and attribution.episode is not None and attribution.carrier == "rule":
+        notes.append(LATE)
+    return replace(
+        exchange,
+        lane=attribution.lane,
+        carrier=attribution.carrier if attribution.episode else attribution.reason,
+        notes=tuple(notes),
+        is_probe=exchange.is_probe or matter.found.says("probe"),
+    )
+
+
+def fills(matter: Matter, episode: Episode) -> tuple[dict[str, Any], list[str]]:
+    """What the exchange says of its episode: the members that change, and what was refused."""
+    changes: dict[str, Any] = {}
+    refused: list[str] = []
+    for one in matter.found.found:
+        member = one.rule.fills
+        if member not in _READ:
+            continue
+        value = None if one.redacted else _READ[member](one.value)
+        if value is None:
+            refused.append(f"rule {one.rule.name}: {one.value[:40]!r} is no {member}")
+        elif member == "reward" or changes.get(member, getattr(episode, member)) is None:
+            changes[member] = value
+        elif changes.get(member, getattr(episode, member)) != value:
+            refused.append(f"rule {one.rule.name}: {member} is {value!r} here, and was known already")
+    return changes, refused
+
+
+def _number(text: str) -> int | None:
+    bare = text.removeprefix("-")
+    return int(text) if bare.isascii() and bare.isdigit() and len(bare) <= 18 else None
+
+
+def _reward(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "task": str, "group": str, "seed": _number, "attempt": _number, "reward": _reward,
+}  # fmt: skip

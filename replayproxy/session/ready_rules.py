@@ -1,0 +1,35 @@
+"""The ready rule sets: how known frameworks tell their episodes apart, as rules that come with the package."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from replayproxy.errors import WrongUsage
+
+
+@cache
+def names() -> tuple[str, ...]:
+    folder = resources.files("replayproxy.session") / "rulesets"
+    return tuple(sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml")))
+
+
+def rule_tables(wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """The `[[rule]]` tables of the named sets, in order. WrongUsage for a name that is none."""
+    tables: list[dict[str, Any]] = []
+    for name in dict.fromkeys(wanted):
+        if name not in names():
+            raise WrongUsage(
+                f"--rules {name}: there is no rule set of that name", hint=f"there are {', '.join(names())}"
+            )
+        text = (resources.files("replayproxy.session") / "rulesets" / f"{name}.toml").read_text(encoding="utf-8")
+        tables += tomllib.loads(text)["rule"]
+    return tables
+
+
+def kept(tables: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rules as a run keeps them: an example has done its work when the file was read."""
+    return [{key: value for key, value in table.items() if key != "example"} for table in tables]
