@@ -100,13 +100,37 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The messages of a long conversation, stored apart: `body` is read by `core.messagelog`, best through the
+    store's reader (`Reader.messages`). `said`: a digest of what was said, without its times."""
+
+    body: Body
+    count: int
+    said: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocket:
-    """What passed after a WebSocket handshake. `close_code` 1006: the connection ended without a close frame."""
+    """What passed after a WebSocket handshake. `close_code` 1006: the connection ended without a close frame, 1005:
+    with one that held no code; None: it was still open.
+
+    `messages` are all of them, or none where they are in `log` and were not loaded (`is_apart`).
+    """
 
     messages: tuple[Message, ...]
     close_code: int | None
     close_reason: str = ""
     closed_by_agent: bool | None = None
+    log: Log | None = None
+
+    @property
+    def is_apart(self) -> bool:
+        return self.log is not None and not self.messages
+
+    @property
+    def count(self) -> int:
+        """How many messages there were."""
+        return self.log.count if self.log is not None else len(self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

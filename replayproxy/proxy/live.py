@@ -15,7 +15,7 @@ from replayproxy.core.canonical import decoded
 from replayproxy.core.links import LinkCounter
 from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
 from replayproxy.proxy.capture import Capture
-from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, Ticket
+from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, TalkSink, Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Live:
         self.request_trailers: Fields = ()
         self.answer: Response | None = None
         self.interims: list[tuple[int, Fields]] = []
-        self.messages: list[Message] = []
+        self._talk: TalkSink | None = None
         self.notes: list[str] = []
         self.held_ns = 0
         self.held: Exchange | None = None  # as the scribe saw it before the agent got the answer
@@ -178,8 +178,19 @@ class Live:
 
     @guarded("message")
     def message(self, *, from_agent: bool, text: bool, payload: bytes) -> None:
-        if not self.ended:
-            self.messages.append(Message(from_agent=from_agent, text=text, payload=payload, at=self.clock.now()))
+        if not self.ended and self.ticket is not None:
+            if self._talk is None:
+                self._talk = self.scribe.talk(self.ticket)
+            self._talk.add(Message(from_agent=from_agent, text=text, payload=payload, at=self.clock.now()))
+
+    def conversation(
+        self, close_code: int | None = None, reason: str = "", *, by_agent: bool | None = None
+    ) -> WebSocket:
+        """What was said so far, and how it ended. `close_code` None: it is still open."""
+        messages, log = self._talk.close() if self._talk is not None else ((), None)
+        return WebSocket(
+            messages=messages, close_code=close_code, close_reason=reason, closed_by_agent=by_agent, log=log
+        )
 
     @guarded("handed over")
     def handed_over(self) -> None:
@@ -187,9 +198,13 @@ class Live:
         self.c_out = self.clock.now()
 
     @property
+    def is_websocket(self) -> bool:
+        return self.answer is not None and self.answer.status == 101
+
+    @property
     def is_stream(self) -> bool:
         """Whether it may stay open for as long as the agent lives."""
-        return self.streamed or (self.answer is not None and self.answer.status == 101)
+        return self.streamed or self.is_websocket
 
     def request(self) -> Request:
         """The request with its body as far as it came. Closes the body."""
@@ -292,8 +307,8 @@ class Live:
         if self._links and (count := self._links.end()):
             self.notes.append(f"escaping-links:{count}")
             self.scribe.event(self.ticket, ESCAPING_LINKS, {"count": count}, self.clock.now())
-        if websocket is None and self.messages:
-            websocket = WebSocket(messages=tuple(self.messages), close_code=None)
+        if websocket is None and self.is_websocket:
+            websocket = self.conversation()
         if self.held is not None and outcome is Outcome.ANSWERED:
             exchange = replace(self.held, times=self.times, held_ns=self.held_ns, notes=tuple(self.notes))
         else:

@@ -17,7 +17,7 @@ from mitmproxy import http, tls
 from mitmproxy.connection import Client
 
 from replayproxy.core.links import to_agent
-from replayproxy.core.values import Outcome, Request, Response, WebSocket
+from replayproxy.core.values import Outcome, Request, Response
 from replayproxy.proxy import head as heads
 from replayproxy.proxy import layers, problems
 from replayproxy.proxy.buffering import is_long, may_buffer
@@ -291,12 +291,7 @@ class RecordAddon:
         live.answer_complete()
         live.handed_over()
         outcome = Outcome.ANSWERED if not abnormal else Outcome.CLIENT_GONE if by_agent else Outcome.CUT
-        conversation = WebSocket(
-            messages=tuple(live.messages),
-            close_code=end.close_code,
-            close_reason=end.close_reason or "",
-            closed_by_agent=by_agent,
-        )
+        conversation = live.conversation(end.close_code, end.close_reason or "", by_agent=by_agent)
         live.end(outcome, closed_by_agent=by_agent, websocket=conversation)
 
     # Connections

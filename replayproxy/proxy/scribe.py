@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from replayproxy.core.identity import Attribution, Claims
-from replayproxy.core.values import Body, Exchange, Fields, Request
+from replayproxy.core.values import Body, Exchange, Fields, Log, Message, Request
 
 AGENT_CONNECTED = "agent-connected"
 AGENT_CLOSED = "agent-closed"
@@ -35,6 +35,15 @@ class BodySink(Protocol):
         """`at` given: the piece is kept as a chunk with its time."""
 
     def close(self) -> Body: ...
+
+
+class TalkSink(Protocol):
+    """Takes the messages of a WebSocket one by one. `storage.TalkSink` is one."""
+
+    def add(self, message: Message) -> None: ...
+
+    def close(self) -> tuple[tuple[Message, ...], Log | None]:
+        """The messages, or where they are. May be called again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,9 @@ class Scribe(Protocol):
 
         What it closes with may hold all the bytes: nothing of them is in the store before `finished`.
         """
+
+    def talk(self, ticket: Ticket) -> TalkSink:
+        """Where the messages of a WebSocket go, from its handshake on."""
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
         """Before the first byte goes to the environment. `request.body` is None when it is streamed on."""

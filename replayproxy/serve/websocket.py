@@ -117,7 +117,7 @@ class Talk:
 
     async def _recorded(self) -> AsyncIterator[Message]:
         talk = self._exchange.websocket
-        if talk is not None and talk.messages:
+        if talk is not None and not talk.is_apart:
             for message in self._source:
                 yield message
             return

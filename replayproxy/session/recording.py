@@ -16,7 +16,7 @@ from replayproxy.core.effects import is_write
 from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Fields, Request, Run, Snapshot
 from replayproxy.errors import Problem
-from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Ticket
+from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.identities import CONTRADICTION, UNNAMED, Identities, Matter, fills, settled
@@ -237,6 +237,10 @@ class Recording:
         sink: BodySink = self.writer.body_sink()
         matter = self._matters.get(ticket.order)
         return sink if matter is None or self.identities is None else self.identities.peek(matter, sink, answer=answer)
+
+    def talk(self, ticket: Ticket) -> TalkSink:
+        del ticket
+        return self.writer.talk_sink()
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
         matter = self._matters.get(ticket.order)

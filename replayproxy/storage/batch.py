@@ -15,7 +15,7 @@ import lmdb
 from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold
-from replayproxy.storage.codec import encode_exchange, settle
+from replayproxy.storage.codec import encode_exchange, settle, settle_talk
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.frame import Broken, seal_blob
 from replayproxy.storage.layout import (
@@ -72,6 +72,7 @@ class Batch:
             exchange,
             request=replace(request, body=settle(request.body, self.blob)),
             response=response and replace(response, body=settle(response.body, self.blob)),
+            websocket=settle_talk(exchange.websocket, self.blob),
         )
         self.put("exchanges", exchange_key(episode, exchange.order), encode_exchange(stored))
 

@@ -17,6 +17,7 @@ from replayproxy.core.values import (
     Chunk,
     Exchange,
     Fields,
+    Log,
     Message,
     Outcome,
     Request,
@@ -26,6 +27,7 @@ from replayproxy.core.values import (
 )
 from replayproxy.storage.frame import Broken, open_record, seal_record
 from replayproxy.storage.layout import INLINE_LIMIT, PIECE_SIZE
+from replayproxy.storage.sink import TalkSink
 
 _EXTRAS = (
     "error", "cut_at", "upstream", "agent_connection", "env_connection", "held_ns", "closed_by_agent", "notes",
@@ -71,6 +73,28 @@ def settle(body: Body | None, put: Callable[[bytes, bytes], None]) -> Body | Non
         put(address, piece)
         addresses.append(address)
     return replace(body, inline=None, pieces=tuple(addresses))
+
+
+def settle_talk(talk: WebSocket | None, put: Callable[[bytes, bytes], None]) -> WebSocket | None:
+    """The conversation as it is stored: a short one in its record, a longer one as pieces that were given to `put`."""
+    if talk is None or (talk.log is not None and not talk.messages):
+        return talk
+    sink = TalkSink(put)
+    for message in talk.messages:
+        sink.add(message)
+    messages, log = sink.close()
+    return replace(talk, messages=messages, log=log)
+
+
+def bodies_of(exchange: Exchange) -> Iterator[tuple[str, Body]]:
+    """Every body that an exchange's record refers to, by what it is: what has to go along where the record goes."""
+    response, talk = exchange.response, exchange.websocket
+    named = (
+        ("request", exchange.request.body),
+        ("response", response.body if response else None),
+        ("messages", talk.log.body if talk and talk.log else None),
+    )
+    yield from ((name, body) for name, body in named if body is not None)
 
 
 def _body(body: Body | None, head: int, tail: list[bytes]) -> list[Any] | None:
@@ -186,16 +210,19 @@ def _websocket(talk: WebSocket | None, head: int, tail: list[bytes]) -> list[Any
     if talk is None:
         return None
     said = []
-    for message in talk.messages:
+    for message in talk.messages if talk.log is None else ():
         tail.append(message.payload)
         said.append([message.from_agent | message.text << 1, len(message.payload), message.at - head])
-    return [said, talk.close_code, talk.close_reason, talk.closed_by_agent]
+    stored: list[Any] = [said, talk.close_code, talk.close_reason, talk.closed_by_agent]
+    if (log := talk.log) is not None:
+        stored.append([_body(log.body, head, tail), log.count, _text(log.said)])
+    return stored
 
 
 def _open_websocket(stored: list[Any] | None, head: int, tail: _Tail) -> WebSocket | None:
     if stored is None:
         return None
-    said, code, reason, by_agent = stored
+    said, code, reason, by_agent, *apart = stored
     return WebSocket(
         messages=tuple(
             Message(from_agent=bool(kind & 1), text=bool(kind & 2), payload=tail.take(length), at=at + head)
@@ -204,7 +231,15 @@ def _open_websocket(stored: list[Any] | None, head: int, tail: _Tail) -> WebSock
         close_code=code,
         close_reason=reason,
         closed_by_agent=by_agent,
+        log=_open_log(apart[0], head, tail) if apart else None,
     )
+
+
+def _open_log(stored: list[Any], head: int, tail: _Tail) -> Log:
+    body, count, said = stored
+    opened = _open_body(body, head, tail)
+    assert opened is not None
+    return Log(body=opened, count=count, said=_bytes(said))
 
 
 def _distance(at: int | None, head: int) -> int | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from replayproxy.core.canonical import VIEW_LIMIT
+from replayproxy.core.messagelog import Damaged, unpacked
 from replayproxy.core.values import (
     UNATTRIBUTED,
     Body,
@@ -29,7 +30,7 @@ from replayproxy.core.values import (
 )
 from replayproxy.errors import DamagedRecord, UnknownAddress
 from replayproxy.storage import cold
-from replayproxy.storage.codec import decode_exchange
+from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import (
     META_LAST_CHECK,
@@ -199,24 +200,26 @@ class Reader:
         return self._with_bodies(episode, exchange, bodies)
 
     def _with_bodies(self, episode: Episode, exchange: Exchange, limit: int) -> Exchange:
-        request, response = exchange.request, exchange.response
-        apart = [b for b in (request.body, response.body if response else None) if b is not None and b.inline is None]
-        if not any(body.size <= limit for body in apart):
+        if not any(body.inline is None and body.size <= limit for _, body in bodies_of(exchange)):
             return exchange
+        request, response, talk = exchange.request, exchange.response, exchange.websocket
 
         def loaded(body: Body | None) -> Body | None:
             if body is None or body.inline is not None or body.size > limit:
                 return body
-            try:
-                return replace(body, inline=self.body(body))
-            except DamagedRecord as damaged:
-                raise self._damaged(f"{self.address(episode)}#{exchange.seq}", damaged.what) from damaged
+            return replace(body, inline=self.body(body))
 
-        return replace(
-            exchange,
-            request=replace(request, body=loaded(request.body)),
-            response=response and replace(response, body=loaded(response.body)),
-        )
+        try:
+            if talk is not None and talk.log is not None and talk.log.body.size <= limit:
+                talk = replace(talk, messages=tuple(self.messages(talk)))
+            return replace(
+                exchange,
+                request=replace(request, body=loaded(request.body)),
+                response=response and replace(response, body=loaded(response.body)),
+                websocket=talk,
+            )
+        except DamagedRecord as damaged:
+            raise self._damaged(f"{self.address(episode)}#{exchange.seq}", damaged.what) from damaged
 
     def body(self, body: Body) -> bytes:
         """All its bytes. Raises DamagedRecord when they are not there or not those that passed."""
@@ -236,8 +239,14 @@ class Reader:
             yield self.node(address)
 
     def messages(self, talk: WebSocket) -> Iterator[Message]:
-        """What was said, in order."""
-        yield from talk.messages
+        """What was said, in order; memory stays flat. Raises DamagedRecord."""
+        if not talk.is_apart or talk.log is None:
+            yield from talk.messages
+            return
+        try:
+            yield from unpacked(self.pieces(talk.log.body))
+        except Damaged as damaged:
+            raise self._damaged("a conversation", str(damaged)) from damaged
 
     def node(self, address: bytes) -> bytes:
         """The bytes under a content address: a piece of a body, a node of a snapshot's tree."""

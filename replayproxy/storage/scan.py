@@ -18,10 +18,10 @@ import orjson
 
 from replayproxy.core.prolly import children
 from replayproxy.core.shapes import wrong_member
-from replayproxy.core.values import Body, Episode, Event, Exchange, Run, Snapshot
+from replayproxy.core.values import Episode, Event, Exchange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
-from replayproxy.storage.codec import decode_exchange
+from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import DATA_FILE, META_LAST_CHECK, episode_name_key, exchange_order, number, u64
 from replayproxy.storage.reader import Readable
@@ -160,12 +160,9 @@ class Scan:
             yield from self._bodies(f"{where}#{seq}", exchange)
 
     def _bodies(self, where: str, exchange: Exchange) -> Iterator[Damage]:
-        bodies: dict[str, Body | None] = {"request": exchange.request.body}
-        if exchange.response is not None:
-            bodies["response"] = exchange.response.body
-        for which, body in bodies.items():
-            missing = sum(not self._has("blobs", address) for address in body.pieces) if body else 0
-            if body and missing:
+        for which, body in bodies_of(exchange):
+            missing = sum(not self._has("blobs", address) for address in body.pieces)
+            if missing:
                 yield _damage("body", where, f"{missing} of {len(body.pieces)} pieces of its {which} are missing")
 
     def snapshots(self) -> Iterator[Damage]:

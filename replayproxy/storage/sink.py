@@ -6,7 +6,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from replayproxy.core.canonical import digest
-from replayproxy.core.values import Body, Chunk
+from replayproxy.core.messagelog import Packer
+from replayproxy.core.values import Body, Chunk, Log, Message
 from replayproxy.storage.layout import INLINE_LIMIT, PIECE_SIZE
 
 
@@ -59,3 +60,45 @@ class BodySink:
             )
             self._buffer.clear()
         return self._body
+
+
+MESSAGE_COST = 64
+"""What a message counts in memory beside its payload."""
+
+
+class TalkSink:
+    """The messages of one conversation: held while they are few and short, else passed on to a `BodySink`.
+
+    `add` blocks and raises as `BodySink.write` does. `close` may be called again and gives the same.
+    """
+
+    def __init__(self, put_blob: Callable[[bytes, bytes], None]) -> None:
+        self._put_blob = put_blob
+        self._held: list[Message] = []
+        self._cost = 0
+        self._packer: Packer | None = None
+        self._sink: BodySink | None = None
+        self._log: Log | None = None
+
+    def add(self, message: Message) -> None:
+        if self._log is not None:
+            raise ValueError("the conversation is closed")
+        if self._sink is None:
+            self._held.append(message)
+            self._cost += len(message.payload) + MESSAGE_COST
+            if self._cost < INLINE_LIMIT:
+                return
+            self._sink, self._packer = BodySink(self._put_blob), Packer()
+            waiting, self._held = self._held, []
+        else:
+            waiting = [message]
+        assert self._packer is not None
+        for one in waiting:
+            for part in self._packer.packed(one):
+                self._sink.write(part)
+
+    def close(self) -> tuple[tuple[Message, ...], Log | None]:
+        """The messages, or where they are."""
+        if self._log is None and self._sink is not None and self._packer is not None:
+            self._log = Log(body=self._sink.close(), count=self._packer.count, said=self._packer.said)
+        return tuple(self._held), self._log

@@ -23,7 +23,7 @@ from replayproxy.storage.committer import Committer, Work
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.layout import U64_MAX, episode_name_key, number, u64
 from replayproxy.storage.numbers import Numbers
-from replayproxy.storage.sink import BodySink
+from replayproxy.storage.sink import BodySink, TalkSink
 
 
 class Writer:
@@ -154,6 +154,9 @@ class Writer:
 
     def body_sink(self) -> BodySink:
         return BodySink(self.put_blob)
+
+    def talk_sink(self) -> TalkSink:
+        return TalkSink(self.put_blob)
 
     def put_check(self, run_key: int, document: Mapping[str, Any]) -> None:
         """Keeps the check document of a run, and that it is the last one."""

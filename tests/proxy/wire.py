@@ -14,6 +14,7 @@ from replayproxy.core.values import Body, Chunk, Exchange, Fields, Request
 from replayproxy.proxy.engine import ProxyEngine
 from replayproxy.proxy.listeners import EnvOptions, Listener
 from replayproxy.proxy.scribe import Ticket
+from replayproxy.storage import TalkSink
 
 
 class Sink:
@@ -87,6 +88,11 @@ class FakeScribe:
         self.heads.append((answer, fields))
         self._may_break("sink")
         return Sink() if "sink.write" not in self.breaks else BrokenSink()
+
+    def talk(self, ticket: Ticket) -> TalkSink:
+        assert ticket in self.tickets
+        self._may_break("talk")
+        return TalkSink(lambda address, data: None)
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
         self._may_break("before_forward")
