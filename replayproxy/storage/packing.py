@@ -16,7 +16,7 @@ from replayproxy.core.values import Body, Episode, Run, Snapshot
 from replayproxy.errors import DamagedRecord
 from replayproxy.storage import cold
 from replayproxy.storage.archive import ArchiveWriter
-from replayproxy.storage.codec import decode_exchange
+from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import episode_key, exchange_order, u64
 from replayproxy.storage.reader import AT_ONCE, Reader
@@ -73,7 +73,7 @@ class Packer:
             except Broken as broken:
                 raise damaged(f"#{seq}", broken) from broken
             chain.exchange(key, raw)
-            for body in (exchange.request.body, exchange.response.body if exchange.response else None):
+            for _, body in bodies_of(exchange):
                 self._body(reader, body, damage_of(f"#{seq}"))
             self._put(b"X", number + key[8:], raw, "exchanges")
         for key, raw in _records(reader, "snapshots", episode):
@@ -90,8 +90,8 @@ class Packer:
         for key, raw in _records(reader, "events", episode):
             self._put(b"V", number + key[8:], raw, "events")
 
-    def _body(self, reader: Reader, body: Body | None, damaged: Callable[[object], DamagedRecord]) -> None:
-        for address in body.pieces if body else ():
+    def _body(self, reader: Reader, body: Body, damaged: Callable[[object], DamagedRecord]) -> None:
+        for address in body.pieces:
             if address not in self._blobs:
                 self._blob(reader, address, damaged)
 

@@ -16,11 +16,13 @@ from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Snap
 from replayproxy.errors import DamagedRecord, Problem, StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.storage import Reader, Store, open_store
 from replayproxy.storage.archive import ARCHIVE_FORMAT, MAGIC, ArchiveWriter, open_archive
+from replayproxy.storage.codec import bodies_of
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.packing import Packer
 from replayproxy.storage.unpacking import Unpacked, unpack
 from replayproxy.storage.verify import verify
 from replayproxy.testing import episode, exchange, run, snapshot
+from tests.serve.talks import agent, talk
 from tests.storage import strategies
 
 STATE = {"deals": {str(n): {"stage": "lead", "text": "x" * 50} for n in range(300)}}
@@ -36,6 +38,7 @@ def filled(path: Path) -> Path:
         writer.put_nodes(tree.nodes)
         for at in range(3):
             writer.put_exchange(a.key, exchange("POST", f"/x{at}", sent=b"s" * 9000, body=b"b" * 300_000, at_ms=at))
+        writer.put_exchange(a.key, talk(*(agent("m" * 5000) for _ in range(3)), at_ms=3))
         writer.put_snapshot(a.key, snapshot(0, tree.root, when="start", rows=300))
         writer.put_event(a.key, Event(at=5, wall=6, kind="mark", detail={"step": 1}))
         writer.seal(a).result(5)
@@ -60,7 +63,7 @@ def everything(reader: Reader, name: str = "nightly") -> list[Any]:
 
 
 def bodies(exchange: Exchange) -> list[Any]:
-    return [b for b in (exchange.request.body, exchange.response and exchange.response.body) if b]
+    return [body for _, body in bodies_of(exchange)]
 
 
 def packed(path: Path, name: str = "nightly") -> bytes:
