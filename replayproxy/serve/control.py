@@ -7,6 +7,7 @@ done lies behind `Desk`; this file only takes words apart and puts answers toget
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import json
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from replayproxy.serve.connection import connections
 from replayproxy.serve.keepable import finite, why_not_kept
 
 MAX_BODY = 4 * 1024 * 1024
@@ -278,12 +280,17 @@ class ControlServer:
 
     def __init__(self, app: web.Application) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=1.0)
+        self._listener: asyncio.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Accepts when it returns."""
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(connections(self._runner.server, loop), sock=listening, backlog=256)
 
     async def stop(self) -> None:
         """Calls under way get a second to end."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()

@@ -23,6 +23,7 @@ from replayproxy.core.script import Heard, Identified
 from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import Body
 from replayproxy.serve.bodies import read_body
+from replayproxy.serve.connection import connections
 from replayproxy.serve.doors import Door
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
@@ -99,7 +100,7 @@ class Origin:
             handler, request_factory=factory, handler_cancellation=True, access_log=None, logger=_SILENT,
             auto_decompress=False, max_line_size=2**20, max_field_size=2**20, max_headers=10**5,
         )  # fmt: skip
-        listener = await loop.create_server(server, sock=bound, backlog=BACKLOG)
+        listener = await loop.create_server(connections(server, loop), sock=bound, backlog=BACKLOG)
         self._open.append(_Open(door, server, listener))
 
     def close(self, door: Door) -> None:
@@ -118,7 +119,7 @@ class Origin:
         self._open.clear()
 
     def _unreadable(self, door: Door) -> None:
-        reason = "a request that cannot be read as HTTP, or whose method is unknown: answered 400"
+        reason = "a request that cannot be read as HTTP: answered 400"
         self._watch.miss(no_episode_document(self.stage.run.name, "(unreadable)", reason, ""))
         scene = self.stage.scene_now(door.port_episode) if door.port_episode else None
         if scene is None:

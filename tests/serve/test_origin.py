@@ -217,16 +217,16 @@ async def test_one_episode_answers_unmarked_and_foreign_traffic(store: Store) ->
         assert on.receipt()["reproduced"] is True
 
 
-async def test_requests_that_aiohttp_refuses_are_counted_as_missed(
+async def test_requests_that_cannot_be_read_are_counted_as_missed(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = record(store, {"e": [exchange()]})
     async with staged(store, run) as on:
         assert b"200 OK" in await on.get("/x")
         for wrong in (
-            b"BREW /x HTTP/1.1\r\nHost: h\r\n\r\n",
-            b"GET /caf\xe9 HTTP/1.1\r\nHost: h\r\n\r\n",
-            b"GET /x HTTP/1.1\r\n\r\n",
+            b"GET /x HTTP/one\r\n\r\n",
+            b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
         ):
             assert b" 400 " in (await on.call(wrong)).partition(b"\r\n")[0]
         receipt = on.receipt()

@@ -1,0 +1,194 @@
+"""An agent's connection: aiohttp's, with a second reader for the heads that aiohttp's own refuses.
+
+aiohttp reads with llhttp, which is fast and knows a closed list of methods and no byte above 0x7f in a target. The
+recorder lets more pass, and what was recorded must be answered. So a head that llhttp refuses is read again, by the
+recorder's rules; the connection then stays with that reader. Most connections never meet it.
+
+Rules of this file: what is not refused for its framing is read; nothing here is passed on to anybody, so that a lenient
+reading can smuggle nothing. A head that is too long or too slow ends its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
+from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
+from aiohttp.http_writer import HttpVersion
+from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from replayproxy.core.shown import json_bytes
+
+HEAD_LIMIT = 1024 * 1024
+"""Bytes of a request's head, all of it."""
+
+HEAD_SECONDS = 60.0
+"""Seconds from a head's first byte to its last."""
+
+_VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
+_LENGTH = re.compile(rb"[0-9]+")
+_NOWHERE = URL("/")
+
+
+class HeadTooLong(BadHttpMessage):
+    code = 431
+
+
+class _Lenient(HttpRequestParserPy):
+    """Reads heads as the recorder does: any method, any bytes in a target, folded lines, line feeds alone."""
+
+    lax = True
+
+    def feed_data(self, data: bytes, *_: Any, **__: Any) -> Any:
+        return super().feed_data(data, SEP=b"\n")  # aiohttp's own lax mode, for answers
+
+    def parse_message(self, lines: list[bytes]) -> RawRequestMessage:
+        method, target, version = _request_line(lines[0])
+        fields = _fields(lines[1:])
+        named: dict[bytes, list[bytes]] = {}
+        for name, value in fields:
+            named.setdefault(name.lower(), []).append(value)
+        chunked = _is_chunked(named)
+        tokens = [token.strip().lower() for value in named.get(b"connection", ()) for token in value.split(b",")]
+        closes = b"close" in tokens or (version < (1, 1) and b"keep-alive" not in tokens)
+        headers = CIMultiDict((_text(name), _text(value)) for name, value in fields)
+        return RawRequestMessage(
+            _text(method), _text(target), HttpVersion(*version), CIMultiDictProxy(headers), tuple(fields),
+            closes, None, False, chunked, _NOWHERE,
+        )  # fmt: skip
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _request_line(line: bytes) -> tuple[bytes, bytes, tuple[int, int]]:
+    parts = line.split()
+    found = _VERSION.fullmatch(parts[2]) if len(parts) == 3 else None
+    if found is None:
+        raise BadHttpMessage(f"no request line: {line[:100]!r}")
+    return parts[0], parts[1], (int(found[1]), int(found[2]))
+
+
+def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
+    fields: list[tuple[bytes, bytes]] = []
+    for line in lines:
+        if not line:
+            break
+        name, colon, value = line.partition(b":")
+        if line[:1] in (b" ", b"\t") and fields:
+            fields[-1] = (fields[-1][0], fields[-1][1] + b"\r\n " + line.strip())
+        elif not colon or not name:
+            raise BadHttpMessage(f"no header line: {line[:100]!r}")
+        else:
+            fields.append((name, value.strip()))
+    return fields
+
+
+def _is_chunked(named: dict[bytes, list[bytes]]) -> bool:
+    """Refuses what leaves open where the body ends."""
+    lengths, codings = named.get(b"content-length", []), named.get(b"transfer-encoding", [])
+    if lengths and codings:
+        raise BadHttpMessage("both Content-Length and Transfer-Encoding")
+    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
+        raise BadHttpMessage("the Content-Length is none")
+    if len(codings) > 1 or not all(c.lower().rpartition(b",")[2].strip() == b"chunked" for c in codings):
+        raise BadHttpMessage("the Transfer-Encoding does not end with chunked")
+    return bool(codings)
+
+
+class _Reader:
+    """aiohttp's parser, and `_Lenient` from the first head on that it refuses. `late(True)`: a head has begun and
+    not ended."""
+
+    def __init__(self, fast: Any, lenient: Callable[[], _Lenient], late: Callable[[bool], None]) -> None:
+        self._parser, self._make, self._late = fast, lenient, late
+        self._fast = True
+        self._head = b""  # of the message that has begun
+        self._body: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+    def feed_data(self, data: bytes) -> Any:
+        in_body = self._body is not None and not self._body.is_eof()
+        try:
+            read = self._parser.feed_data(data)
+        except HttpProcessingError:
+            if not self._fast or in_body:
+                raise
+            self._fast, self._parser = False, self._make()
+            data, self._head = self._head + data, b""
+            read = self._parser.feed_data(data)
+        messages = read[0]
+        if messages:
+            self._body = messages[-1][1]
+            if self._head:
+                self._head = b""
+                self._late(False)
+        elif data and not in_body:
+            self._begun(data)
+        return read
+
+    def _begun(self, data: bytes) -> None:
+        if not self._head:
+            self._late(True)
+        self._head += data
+        if len(self._head) > HEAD_LIMIT:
+            raise HeadTooLong(f"the request's head is longer than {HEAD_LIMIT} bytes")
+
+
+class Connection(RequestHandler):
+    """See the module. What it answers by itself is a problem document."""
+
+    __slots__ = ("_overdue",)
+
+    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, **options: Any) -> None:
+        super().__init__(manager, loop=loop, **options)
+        self._overdue: asyncio.TimerHandle | None = None
+        self._parser = cast("Any", _Reader(self._parser, self._lenient, self._late))
+
+    def _lenient(self) -> _Lenient:
+        return _Lenient(
+            self, self._loop, self._read_bufsize, max_line_size=HEAD_LIMIT, max_field_size=HEAD_LIMIT,
+            max_headers=self.max_headers, payload_exception=web.RequestPayloadError, auto_decompress=False,
+        )  # fmt: skip
+
+    def _late(self, begun: bool) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+        if begun:
+            self._overdue = self._loop.call_later(HEAD_SECONDS, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._late(False)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("part of an answer is out")
+        status = exc.code if isinstance(exc, HeadTooLong) else status
+        title = HTTPStatus(status).phrase
+        # The first line says it; aiohttp goes on with the bytes and a caret under them.
+        detail = (message or title).strip().partition("\n")[0].rstrip(":")
+        body = json_bytes({"type": "about:blank", "title": title, "status": status, "detail": detail})
+        answer = web.Response(status=status, body=body, content_type="application/problem+json")
+        answer.headers["Replay-Local"] = "unreadable"
+        answer.force_close()
+        return answer
+
+
+def connections(server: web.Server, loop: asyncio.AbstractEventLoop) -> Callable[[], Connection]:
+    """What `loop.create_server` makes of each connection to `server`."""
+    options = server._kwargs  # aiohttp has no public way to name another class of connections
+    return lambda: Connection(server, loop=loop, **options)
