@@ -105,7 +105,7 @@ def test_what_an_archive_gives_is_what_the_store_had(archive: Path, tmp_path: Pa
         assert everything(Reader(opened)) == told
     counted = taken(archive, tmp_path / "target")
     assert counted.runs == ("nightly",)
-    assert counted.count["exchanges"] == 5
+    assert counted.count["exchanges"] == 6
     assert not counted.left
     with open_store(tmp_path / "target") as store:
         assert everything(store.reader()) == told
