@@ -33,6 +33,9 @@ REFUSED_LANE = "refused lane"
 PENDING = "not known yet"
 PROBE = "probe"
 
+CONTRADICTION = "contradiction"
+"""The kind of an event, and how the note of an exchange about one begins."""
+
 LATE = "attributed-late"
 """The note of an exchange whose episode only its answer, or a message, told. A replay cannot know it by its request."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -188,8 +188,15 @@ class Origin:
                 return self._kept(visit, await self._give(visit, Serve(reset, Grade.EXACT, 0), marks))
         else:
             heard = None
-        lane = lane_of(marks.claims)
-        name = self.stage.whose(marks.claims)
+        claims, name = marks.claims, self.stage.whose(marks.claims)
+        if self.stage.known is not None:
+            head = Heard(method, marks.target, request.raw_headers, None)
+            if self.stage.known.is_probe(env, head):
+                return self._kept(visit, await self._probed(visit, marks, heard or await self._whole(visit, head)))
+            body = _Once(lambda: self._whole(visit, head), heard)
+            claims, name = await self.stage.whose_by_rules(claims, env, heard or head, body)
+            heard = body.heard
+        lane = lane_of(claims)
         if why := self.stage.why_not(name, lane):
             await self._refuse(visit, marks, lane, why)
             return self._kept(visit, Ending.KEEP)
@@ -250,8 +257,25 @@ class Origin:
             return await asyncio.to_thread(script.identify, env, heard)
         return script.identify(env, heard)
 
+    async def _whole(self, visit: Visit, head: Heard) -> Heard:
+        return head._replace(body=await self._body(visit.request))
+
+    async def _probed(self, visit: Visit, marks: Marks, heard: Heard) -> Ending:
+        """A probe gets what a recorded one got, and counts for no receipt, with an answer or without."""
+        probes = self.stage.probes
+        if probes is not None and (entry := probes.answer(visit.door.env, heard)):
+            return await self._give(visit, Serve(entry, Grade.EXACT, 0), marks)
+        why = "a rule says that it is a probe, and none like it was recorded"
+        body = json_bytes(no_episode_document(self.stage.run.name, visit.line, why, ""))
+        mark = (b"Replay-Miss", b"1")
+        await visit.request.writer.write(
+            problem(MISS_STATUS, "Not In The Recording", body, mark, head_only=visit.is_head)
+        )
+        return Ending.KEEP
+
     async def _refuse(self, visit: Visit, marks: Marks, lane: str, why: str) -> None:
-        await read_body(visit.request.content)
+        if not visit.request.content.at_eof():
+            await read_body(visit.request.content)
         asked = f"{visit.request.method} {marks.target.decode('utf-8', 'backslashreplace')}"
         self.stage.stray(asked, why)
         await self._say_miss(visit, no_episode_document(self.stage.run.name, asked, why, lane))
@@ -300,3 +324,15 @@ class Origin:
 
     def _kept(self, visit: Visit, ending: Ending) -> web.StreamResponse:
         return KEPT if ending is Ending.KEEP and not visit.request.head.should_close else CLOSED
+
+
+class _Once:
+    """The whole request, read when it is first needed."""
+
+    def __init__(self, read: Callable[[], Awaitable[Heard]], heard: Heard | None) -> None:
+        self._read, self.heard = read, heard
+
+    async def __call__(self) -> Heard:
+        if self.heard is None:
+            self.heard = await self._read()
+        return self.heard

@@ -6,10 +6,11 @@ last. They count for no receipt: what they did to the environment shows in what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from replayproxy.core.script import Entry, Heard, Script, build
-from replayproxy.core.values import UNATTRIBUTED, Body, Run
+from replayproxy.core.values import UNATTRIBUTED, Body, Exchange, Run
 from replayproxy.errors import UnknownAddress
 from replayproxy.storage import Reader
 
@@ -47,6 +48,15 @@ def load_resets(reader: Reader, run: Run) -> Resets | None:
     """None where the run has no reset, or none was ever sent through the recorder."""
     if not any(wiring.reset for wiring in run.envs.values()):
         return None
+    return _aside(reader, run, lambda one: one.is_reset)
+
+
+def load_probes(reader: Reader, run: Run) -> Resets | None:
+    """The recorded probes that belong to no episode, to be answered in the same way."""
+    return _aside(reader, run, lambda one: one.is_probe)
+
+
+def _aside(reader: Reader, run: Run, wanted: Callable[[Exchange], bool]) -> Resets | None:
     try:
         bucket = reader.episode(run, UNATTRIBUTED)
     except UnknownAddress:
@@ -55,7 +65,7 @@ def load_resets(reader: Reader, run: Run) -> Resets | None:
     def load(body: Body) -> Body:
         return replace(body, inline=reader.body(body))
 
-    # Each is the reset by what the recorder saw, so here it is nothing special any more.
-    resets = (replace(one, is_reset=False) for one in reader.exchanges(bucket) if one.is_reset)
-    script = build(resets, run=run.name, episode=UNATTRIBUTED, load=load)
+    # Each is what it is by what the recorder saw, so here it is nothing special any more.
+    found = (replace(one, is_reset=False, is_probe=False) for one in reader.exchanges(bucket) if wanted(one))
+    script = build(found, run=run.name, episode=UNATTRIBUTED, load=load)
     return Resets(script) if script.entries else None

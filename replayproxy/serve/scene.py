@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
+from replayproxy.core.belonging import Alias
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
-from replayproxy.core.script import Entry, Script, build
+from replayproxy.core.script import Entry, Heard, Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
 from replayproxy.errors import DamagedRecord
+from replayproxy.serve.identity import Known
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.resets import Resets
 from replayproxy.storage import Reader
@@ -135,6 +137,8 @@ class Stage:
         self._strays: dict[tuple[str, str], Stray] = {}
         self._closed: dict[str, str] = {}
         self.resets: Resets | None = None
+        self.known: Known | None = None
+        self.probes: Resets | None = None
         self.asked_incomplete = False
         self.faults: list[str] = []
 
@@ -159,6 +163,33 @@ class Stage:
             if name is not None:
                 return name
         return self.unmarked
+
+    async def whose_by_rules(
+        self, claims: Claims, env: str, heard: Heard, whole: Callable[[], Awaitable[Heard]]
+    ) -> tuple[Claims, str | None]:
+        """`whose`, where the run was recorded with rules: the claims with what they found, and the name. `heard` may
+        lack its body, which `whole` reads when a rule or an adoption needs it."""
+        assert self.known is not None
+        claims, found = await self.known.whose(claims, env, heard, whole)
+        if self.sole is not None or any(getattr(claims, slot) is not None for slot, _ in CARRIERS):
+            return claims, self.whose(claims)
+        return claims, await self.known.adopt(env, await whole(), found) or self.unmarked
+
+    def awaits_frame(self, env: str, target: bytes) -> bool:
+        """Whether only the first message can tell whose a connection is that carries no mark."""
+        return self.sole is None and self.known is not None and self.known.awaits_frame(env, target)
+
+    async def whose_frame(self, env: str, target: bytes, text: bytes) -> str | None:
+        """The episode of a WebSocket connection without any mark, by its agent's first message: that of the id in it,
+        else the next that was recorded with this target and message. None: no rule and no recording says."""
+        if self.sole is not None:
+            return self.sole.name
+        return self.unmarked if self.known is None else await self.known.whose_frame(env, target, text) or self.unmarked
+
+    def touched(self, name: str) -> bool:
+        """Whether somebody has asked for this episode."""
+        scene = self._scenes.get(name)
+        return scene is not None and scene.replayer.touched
 
     def why_not(self, name: str | None, lane: str) -> str | None:
         """Why a request of that episode and lane is not replayed; None when it is."""
@@ -199,15 +230,19 @@ class Stage:
             raise
 
     async def _load(self, episode: Episode) -> Scene:
-        script, ready = await asyncio.to_thread(self._read, episode)
+        script, ready, aliases = await asyncio.to_thread(self._read, episode)
+        if self.known is not None:
+            self.known.learn(episode.name, aliases)
         scene = self._scenes[episode.name] = Scene(script, self._reader, order=self.order, now=self._now)
         scene.ready = ready
         self._loading.pop(episode.name, None)
         return scene
 
-    def _read(self, episode: Episode) -> tuple[Script, list[Ready | None]]:
+    def _read(self, episode: Episode) -> tuple[Script, list[Ready | None], set[Alias]]:
         script, prepare = load_script(self._reader, self.run, episode), self._prepare
-        return script, [prepare(entry) if prepare else None for entry in script.entries]
+        known = self.known
+        aliases = known.aliases_of(entry.exchange for entry in script.entries) if known else set()
+        return script, [prepare(entry) if prepare else None for entry in script.entries], aliases
 
     def stray(self, request: str, reason: str) -> None:
         """A request that no episode could be asked for. With one episode only it is that one's miss."""
@@ -222,7 +257,12 @@ class Stage:
 
     def receipt(self, contacts: int = 0) -> Document:
         """Of the sole episode, or of the run."""
-        return {**self._receipt(contacts), "resets": self.resets.answered if self.resets else 0}
+        return {
+            **self._receipt(contacts),
+            "resets": self.resets.answered if self.resets else 0,
+            "probes": self.probes.answered if self.probes else 0,
+            "adopted": list(self.known.adopted) if self.known else [],
+        }
 
     def _receipt(self, contacts: int) -> Document:
         if self.sole is not None:

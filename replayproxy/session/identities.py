@@ -7,17 +7,24 @@ kept by its token.
 
 from __future__ import annotations
 
-import base64
 import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any
 
 from replayproxy.core.belonging import Alias, Decision, decide
 from replayproxy.core.extract import BODY_LIMIT, NOTHING, Asks, Extracted, Extractors, Found
-from replayproxy.core.identity import LATE, PENDING, PROBE, Attribution, Claims, EpisodeBook, why_not_a_lane
+from replayproxy.core.identity import (
+    CONTRADICTION,
+    LATE,
+    PENDING,
+    PROBE,
+    Attribution,
+    Claims,
+    EpisodeBook,
+    why_not_a_lane,
+)
 from replayproxy.core.names import suggestion
 from replayproxy.core.values import MAIN_LANE, Body, Episode, Exchange, Fields
 from replayproxy.proxy.scribe import BodySink
@@ -25,18 +32,7 @@ from replayproxy.proxy.scribe import BodySink
 ALIASES_KEPT = 1000
 """Ids kept with one episode; more are known while recording, and not in replay."""
 
-CONTRADICTION = "contradiction"
-"""The kind of an event, and how a note about one begins."""
-
 UNNAMED = Attribution(episode=None, reason=PENDING, carrier="", lane=MAIN_LANE)
-
-
-def shown(value: str) -> str:
-    """A stable stand-in for a secret value."""
-    return (
-        "rp-secret-"
-        + base64.b32encode(blake2b(value.encode("utf-8", "surrogateescape"), digest_size=15).digest()).decode().lower()
-    )
 
 
 class Peek:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from replayproxy.core.extractrule import extract_rules
 from replayproxy.errors import WrongUsage
 
 
@@ -30,6 +32,9 @@ def rule_tables(wanted: Sequence[str]) -> list[dict[str, Any]]:
     return tables
 
 
-def kept(tables: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rules as a run keeps them: an example has done its work when the file was read."""
-    return [{key: value for key, value in table.items() if key != "example"} for table in tables]
+def kept(tables: Sequence[Mapping[str, Any]], today: date) -> list[dict[str, Any]]:
+    """Rules as a run keeps them: an example has done its work when the file was read, and what was not applied does
+    not belong to the run."""
+    expired = {rule.name for rule in extract_rules(tables) if rule.until is not None and today > rule.until}
+    applied = (table for table in tables if table.get("action") != "extract" or table.get("name") not in expired)
+    return [{key: value for key, value in table.items() if key != "example"} for table in applied]

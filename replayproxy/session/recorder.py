@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replayproxy import __version__
+from replayproxy.core.belonging import stand_in
 from replayproxy.core.extract import compile_extractors
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.values import EnvWiring, Episode, Run
@@ -27,7 +28,7 @@ from replayproxy.serve.control import ControlServer, application
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
 from replayproxy.session.forwarding import RecordedNames
-from replayproxy.session.identities import Identities, shown
+from replayproxy.session.identities import Identities
 from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.ready_rules import kept
 from replayproxy.session.record_options import RecordOptions
@@ -103,7 +104,7 @@ class Recorder:
         extractors = compile_extractors(self.options.rules, date.today())  # noqa: DTZ011 - a day, as the user wrote it
         for name in extractors.expired:
             self.say(f"  rule {name} has expired and is not applied")
-        return Identities(extractors, book, shown) if extractors else None
+        return Identities(extractors, book, stand_in) if extractors else None
 
     def _wired(self) -> Run:
         options = self.options
@@ -111,7 +112,7 @@ class Recorder:
         if options.config.path is not None:
             config["file"] = str(options.config.path)
         if options.config.path is not None or options.rules:
-            config["rule"] = kept(options.rules)
+            config["rule"] = kept(options.rules, date.today())  # noqa: DTZ011
         return Run(
             key=0, name=options.run, opened_wall=time.time_ns(), envs=self._wiring({}),
             snapshots={one.name: one.spec for one in options.snapshots}, snapshot_when=options.plan.when,

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from replayproxy.core.effects import is_write
-from replayproxy.core.identity import SEALED, Attribution, Claims, EpisodeBook, with_key
+from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Fields, Request, Run, Snapshot
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
-from replayproxy.session.identities import CONTRADICTION, UNNAMED, Identities, Matter, fills, settled
+from replayproxy.session.identities import UNNAMED, Identities, Matter, fills, settled
 from replayproxy.session.lives import Live, only_listens
 from replayproxy.session.origins import Origins
 from replayproxy.session.resets import Resets

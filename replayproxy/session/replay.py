@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from replayproxy.core.belonging import stand_in
 from replayproxy.core.receipt import Document, judged
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
+from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
-from replayproxy.serve.resets import load_resets
+from replayproxy.serve.resets import load_probes, load_resets
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.visit import Watch
 from replayproxy.session import child as children
@@ -132,6 +134,9 @@ async def replay(
         unmarked=None if sole else unmarked_episode(reader, run, episodes),
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
+    stage.known = load_known(reader, run, stage.episodes, shown=stand_in, touched=stage.touched)
+    if stage.known is not None:
+        stage.probes = load_probes(reader, run)
     if sole:
         await stage.scene(episodes[0].name)
     house = _House(stage, dialect, options, tell)

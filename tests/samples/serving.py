@@ -10,12 +10,16 @@ from typing import Any
 
 from aiohttp import web
 
+from replayproxy.core.belonging import stand_in
 from replayproxy.core.receipt import Document
 from replayproxy.core.replayer import Order
+from replayproxy.core.values import Episode
 from replayproxy.proxy.listeners import bind
 from replayproxy.serve.doors import Door
+from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
+from replayproxy.serve.resets import load_probes
 from replayproxy.serve.scene import Stage
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.ready_rules import rule_tables
@@ -70,6 +74,8 @@ async def replayed(store: Path, run: str = "r") -> AsyncIterator[tuple[str, Stag
             reader, kept, reader.episodes(kept), sole=False, order=Order.LANE, now=time.monotonic_ns,
             prepare=lambda entry: ready(entry, dialect.is_plain),
         )  # fmt: skip
+        stage.known = load_known(reader, kept, stage.episodes, shown=stand_in, touched=stage.touched)
+        stage.probes = load_probes(reader, kept)
         origin = Origin(stage, dialect=dialect, now=time.monotonic_ns)
         sock = bind("127.0.0.1", 0)
         port = sock.getsockname()[1]
@@ -97,3 +103,9 @@ def episodes(store: Path, run: str = "r") -> dict[str, list[Any]]:
         except Exception:
             named["unattributed"] = []
         return named
+
+
+def episode(store: Path, name: str, run: str = "r") -> Episode:
+    with open_store(store) as opened:
+        reader = opened.reader()
+        return reader.episode(reader.run(run), name)
