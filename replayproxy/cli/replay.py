@@ -58,6 +58,9 @@ def _say(lines: list[str]) -> None:
 @click.option("--on-miss", metavar="WHAT", help="answer: a 470. stop: also end COMMAND at the first. Default: answer.")
 @click.option("--env", multiple=True, metavar="NAME,..", help="NAME[,listen=[HOST:]PORT][,as=VAR] of the recording.")
 @click.option("--listen", metavar="HOST", help="Where listeners without an address of their own listen.")
+@click.option("--forward", metavar="[HOST:]PORT", help="Also an HTTP(S) forward proxy. Port 0: a free one.")
+@click.option("--forward-auth", is_flag=True, help="Who sends no proxy credentials gets a 407 (Chromium wants one).")
+@click.option("--pass", "pass_", multiple=True, metavar="HOST", help="Goes out all the same; see record --pass.")
 @click.option("--control", metavar="[HOST:]PORT", help="Where the control API listens. Default: a free loopback port.")
 @click.option("--advertise", multiple=True, metavar="HOST|NAME=URL", help="What URLs, ready file and variables name.")
 @click.option("--ready-file", metavar="PATH", help="Written once everything accepts.")
@@ -86,6 +89,7 @@ def command(
     from replayproxy.session.replay_options import parse
 
     found = discover(config, Path.cwd(), os.environ)
+    flags["pass"] = flags.pop("pass_")
     options = parse(flags, found, environ=os.environ)
     try:
         replayed = _run(address, stores or _stores(found), options, command, as_json)

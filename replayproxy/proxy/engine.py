@@ -14,10 +14,10 @@ from mitmproxy.addons.next_layer import NextLayer
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.master import Master
 from mitmproxy.proxy.mode_servers import ServerInstance
-from mitmproxy.proxy.mode_specs import ProxyMode
 
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WrongUsage
+from replayproxy.proxy.accepting import NEVER, accept, close, close_all
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.dispatch import BareMaster
 from replayproxy.proxy.forward import ForwardOptions
@@ -28,13 +28,6 @@ from replayproxy.proxy.record_addon import RecordAddon
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
 from replayproxy.proxy.scribe import Scribe, Ticket
 from replayproxy.proxy.upstream_tls import UpstreamTls
-
-_BACKLOG = 4096
-"""asyncio's default of 100 makes a burst of agents wait for SYN retries."""
-
-_NEVER = 365 * 24 * 3600
-"""mitmproxy closes connections that were quiet for 10 minutes of wall time: quiet event streams, and everything on a
-clock jump. How long a connection lives is the agent's and the environment's affair."""
 
 _CLOSING = 1.5
 """Seconds that the connections have to close at a stop, after the grace."""
@@ -87,7 +80,7 @@ class ProxyEngine:
             connection_strategy="lazy",
             keep_host_header=True,  # the agent's Host is to be recorded; the add-on writes the environment's
             rawtcp=False,  # an unknown protocol would pass unrecorded
-            tcp_timeout=_NEVER,
+            tcp_timeout=NEVER,
         )
         self._master = master
         self._tasks.append(asyncio.create_task(master.run()))
@@ -142,16 +135,8 @@ class ProxyEngine:
         return listener
 
     async def _accept(self, listener: Listener, route: Route | None, mode: str, sock: socket.socket) -> None:
-        instance: Any = ServerInstance.make(ProxyMode.parse(mode), self._proxyserver)
-
-        async def accept(*_: Any) -> list[asyncio.Server]:
-            return [await asyncio.start_server(instance.handle_stream, sock=sock, backlog=_BACKLOG)]
-
-        # mitmproxy's own way is find-a-free-port-then-bind, which races, and it refuses two listeners with port 0.
-        instance.listen = accept
         self._reception.opened(listener, route)
-        await instance.start()
-        self._listening[listener] = instance
+        self._listening[listener] = await accept(self._proxyserver, mode, sock)
 
     async def unlisten(self, listener: Listener) -> None:
         """Stops accepting there; connections that exist go on."""
@@ -199,7 +184,7 @@ class ProxyEngine:
                     self._quiet.clear()
                     await self._quiet.wait()
         self.release(lambda _: True)
-        await self._close_all()
+        await close_all(self._proxyserver, _CLOSING)
         self._master.shutdown()  # type: ignore[no-untyped-call]
         await asyncio.wait(self._tasks[:1], timeout=0.5)
         for task in self._tasks:
@@ -215,7 +200,7 @@ class ProxyEngine:
         busy = self._busy()
         for identity, handler in list(self._proxyserver.connections.items()):
             if identity not in busy:
-                _close(handler)
+                close(handler)
 
     def _exchange_over(self, connection: str) -> None:
         if not self._stopping:
@@ -223,21 +208,6 @@ class ProxyEngine:
         # The connection is closed once its last bytes are written, not in the middle of this call.
         asyncio.get_running_loop().call_soon(self._close_idle)
         self._quiet.set()
-
-    async def _close_all(self) -> None:
-        for handler in list(self._proxyserver.connections.values()):
-            _close(handler)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
-                while self._proxyserver.connections:  # noqa: ASYNC110  mitmproxy tells nobody when the last is gone
-                    await asyncio.sleep(0.01)
-
-
-def _close(handler: Any) -> None:
-    """Closes an agent's connection; its connections to environments follow."""
-    transport = handler.transports.get(handler.client)
-    if transport is not None and transport.handler is not None:
-        transport.handler.cancel("the proxy stops")
 
 
 def _parsed(upstream: str) -> Upstream | None:

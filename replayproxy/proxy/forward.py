@@ -10,6 +10,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 from weakref import WeakKeyDictionary
@@ -81,9 +82,12 @@ class Forward:
 
     name = "replayproxy-forward"
 
-    def __init__(self, own_route: Callable[[Upstream, Client], Route | None]) -> None:
-        """`own_route`: the way of a request to one of our reverse listeners, which is taken as if it had come there."""
-        self._own_route = own_route
+    def __init__(
+        self, own_route: Callable[[Upstream, Client], Route | None], is_itself: Callable[[Upstream, Client], bool]
+    ) -> None:
+        """`own_route`: the way of a request to one of our reverse listeners, which is taken as if it had come there.
+        `is_itself`: whether an address is the forward proxy's own, where a request would run in a circle."""
+        self._own_route, self._is_itself = own_route, is_itself
         self._users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
         self._tunnels: WeakKeyDictionary[Client, bool] = WeakKeyDictionary()
         self.options: ForwardOptions | None = None
@@ -103,7 +107,10 @@ class Forward:
             flow.response = challenge()
             return None
         at = upstream_of(flow)
-        if self._passes(at.host, at.port):
+        if self._is_itself(at, flow.client_conn):
+            flow.response = local(400, "this address is the proxy's own")
+            return None
+        if self.passes(at.host, at.port):
             self._pass(flow, at)
             return None
         own = self._own_route(at, flow.client_conn)
@@ -114,8 +121,10 @@ class Forward:
             proxy_user=user, forward=True,
         )  # fmt: skip
 
-    def _passes(self, host: str, port: int) -> bool:
-        assert self.options is not None
+    def passes(self, host: str, port: int) -> bool:
+        """Whether this address may be gone to unrecorded."""
+        if self.options is None:
+            return False
         return self.options.passes.has(host, port) or (host, port) in self.options.aside
 
     def _count(self, host: str, port: int) -> None:
@@ -154,15 +163,16 @@ class Forward:
             flow.response = challenge()
             return
         host, port = flow.request.host.lower(), flow.request.port
-        if self._passes(host, port):
+        if self.passes(host, port):
             self._tunnels[flow.client_conn] = True
             self._count(host, port)
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        if self._own_route_at(data.context.server.address, data.context.client):
+        if self.is_own(data.context.server.address, data.context.client):
             data.establish_server_tls_first = False  # the tunnel ends in here; its protocols need no mirror
 
-    def _own_route_at(self, address: tuple[Any, ...] | None, client: Client) -> bool:
+    def is_own(self, address: tuple[Any, ...] | None, client: Client) -> bool:
+        """Whether a tunnel that leads there ends in here."""
         if address is None or self.options is None or not isinstance(client.proxy_mode, RegularMode):
             return False
         return (
@@ -188,7 +198,12 @@ def upstream_of(flow: http.HTTPFlow) -> Upstream:
 
 def challenge() -> http.Response:
     """A 407. Some clients send proxy credentials only after one."""
-    fields, body = problems.problem(407, Outcome.LOCAL, "the proxy wants credentials whose user is the episode's name")
-    now = time.time()
-    fields = (*fields, (b"Proxy-Authenticate", b'Basic realm="replayproxy"'))
-    return http.Response(b"HTTP/1.1", 407, b"Proxy Authentication Required", http.Headers(fields), body, None, now, now)
+    asks = (b"Proxy-Authenticate", b'Basic realm="replayproxy"')
+    return local(407, "the proxy wants credentials whose user is the episode's name", asks)
+
+
+def local(status: int, detail: str, *more: tuple[bytes, bytes]) -> http.Response:
+    """An answer of our own."""
+    fields, body = problems.problem(status, Outcome.LOCAL, detail)
+    reason, now = HTTPStatus(status).phrase.encode(), time.time()
+    return http.Response(b"HTTP/1.1", status, reason, http.Headers((*fields, *more)), body, None, now, now)

@@ -29,7 +29,7 @@ class Reception:
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], tuple[Listener, Route | None]] = {}
         self._of: dict[str, tuple[Listener, Route | None]] = {}
-        self.forward = Forward(self._own_route)
+        self.forward = Forward(self._own_route, self._is_itself)
 
     def opened(self, listener: Listener, route: Route | None) -> None:
         """`route` None: the forward listener, where each request has a way of its own."""
@@ -67,6 +67,11 @@ class Reception:
         found = self._own(at.host, at.port, client)
         return found[1] if found else None
 
+    def _is_itself(self, at: Upstream, client: Client) -> bool:
+        local = at.host in ("localhost", *_LOOPBACK, client.sockname[0])
+        found = self._at(client.sockname[0], at.port) if local else None
+        return found is not None and found[1] is None
+
     def _own(self, host: str, port: int, client: Client) -> tuple[Listener, Route | None] | None:
         for name in _LOOPBACK if host == "localhost" else (host,):
             exact = self._open.get((name, port))
@@ -82,6 +87,17 @@ class Reception:
             if wildcard or (advertised.hostname == host and (advertised.port or default) == port):
                 return listener, route
         return None
+
+    def route_of_tls(self, client: Any, address: tuple[Any, ...] | None) -> Route | None:
+        """The way of what will come through a TLS connection, as far as it is known when TLS begins."""
+        found = self._of.get(client.id)
+        if found is None or found[1] is not None:
+            return found[1] if found else None
+        if address is None or self.forward.options is None:
+            return None
+        at = Upstream(scheme="https", host=str(address[0]).lower(), port=address[1])
+        own = self._own_route(at, client)
+        return own or Route(env=self.forward.options.naming.env_of(at, b"/"), listener="", fixed=at, forward=True)
 
     # for TLS
 

@@ -24,7 +24,7 @@ from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import Body
 from replayproxy.serve.bodies import read_body
 from replayproxy.serve.connection import connections
-from replayproxy.serve.doors import Door
+from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
 from replayproxy.serve.visit import (
@@ -57,7 +57,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(slots=True)
 class _Open:
-    door: Door
+    door: Door | FrontDoor
     server: web.Server
     listener: asyncio.Server
 
@@ -82,11 +82,14 @@ class Origin:
         self._open: list[_Open] = []
         self._stopping = asyncio.Event()
 
-    async def listen(self, door: Door, bound: socket.socket) -> None:
+    async def listen(self, door: Door | FrontDoor, bound: socket.socket) -> None:
         """Accepts at `bound` when it returns."""
+        fixed = Entrance(door=door) if isinstance(door, Door) else None
+        hidden = b"" if isinstance(door, Door) else door.header.lower().encode()
 
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            return await self._visit(Visit(door, cast("Asked", request)))
+            came = fixed or _through(door, request)
+            return await self._visit(Visit(came, cast("Asked", request), hidden))
 
         loop = asyncio.get_running_loop()
 
@@ -103,7 +106,7 @@ class Origin:
         listener = await loop.create_server(connections(server, loop), sock=bound, backlog=BACKLOG)
         self._open.append(_Open(door, server, listener))
 
-    def close(self, door: Door) -> None:
+    def close(self, door: Door | FrontDoor) -> None:
         """Stops accepting at one door; connections that exist go on."""
         for one in self._open:
             if one.door == door:
@@ -118,10 +121,11 @@ class Origin:
         await asyncio.gather(*(one.server.shutdown(grace) for one in self._open))
         self._open.clear()
 
-    def _unreadable(self, door: Door) -> None:
+    def _unreadable(self, door: Door | FrontDoor) -> None:
         reason = "a request that cannot be read as HTTP: answered 400"
         self._watch.miss(no_episode_document(self.stage.run.name, "(unreadable)", reason, ""))
-        scene = self.stage.scene_now(door.port_episode) if door.port_episode else None
+        name = door.port_episode if isinstance(door, Door) else None
+        scene = self.stage.scene_now(name) if name else None
         if scene is None:
             self.stage.stray("(unreadable)", reason)
         else:
@@ -180,31 +184,31 @@ class Origin:
         request, env = visit.request, visit.door.env
         target = origin_form(request.head.path.encode("utf-8", "surrogateescape"))
         marked = request.raw_headers if is_marked(request.headers) else ()
-        marks = self._dialect.take_marks(target, marked, port_episode=visit.door.port_episode)
+        marks = self._dialect.take_marks(target, marked, visit.entrance)
         method = request.head.method.encode()
         if self.stage.resets is not None and self.stage.resets.may_be(env, method, marks.target):
-            heard = Heard(method, marks.target, request.raw_headers, await self._body(request))
+            heard = Heard(method, marks.target, visit.fields, await self._body(request))
             if reset := self.stage.resets.answer(env, heard):
                 return self._kept(visit, await self._give(visit, Serve(reset, Grade.EXACT, 0), marks))
         else:
             heard = None
         claims, name = marks.claims, self.stage.whose(marks.claims)
         if self.stage.known is not None:
-            head = Heard(method, marks.target, request.raw_headers, None)
+            head = Heard(method, marks.target, visit.fields, None)
             if self.stage.known.is_probe(env, head):
                 return self._kept(visit, await self._probed(visit, marks, heard or await self._whole(visit, head)))
             body = _Once(lambda: self._whole(visit, head), heard)
             claims, name = await self.stage.whose_by_rules(claims, env, heard or head, body)
             heard = body.heard
         lane = lane_of(claims)
-        if why := self.stage.why_not(name, lane):
+        if why := visit.entrance.why_not or self.stage.why_not(name, lane):
             await self._refuse(visit, marks, lane, why)
             return self._kept(visit, Ending.KEEP)
         assert name is not None
         scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
         if heard is None:
             visit.reading = (method, marks.target, lane)
-            heard = Heard(method, marks.target, request.raw_headers, await self._body(request))
+            heard = Heard(method, marks.target, visit.fields, await self._body(request))
             visit.reading = None
         return self._kept(visit, await self._play(visit, scene, heard, lane, marks))
 
@@ -336,3 +340,9 @@ class _Once:
         if self.heard is None:
             self.heard = await self._read()
         return self.heard
+
+
+def _through(door: Door | FrontDoor, request: web.BaseRequest) -> Entrance:
+    """How a request came in through the front; one that came past it belongs nowhere."""
+    assert isinstance(door, FrontDoor)
+    return door.entrance(request.headers) or Entrance(door=UNKNOWN, asked="the origin itself, past the front")

@@ -14,7 +14,7 @@ from replayproxy.core.identity import Claims
 from replayproxy.core.receipt import Document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.values import Exchange, Fields, Outcome
-from replayproxy.serve.doors import Door
+from replayproxy.serve.doors import Door, Entrance
 from replayproxy.serve.scene import Scene
 from replayproxy.serve.sending import Sender
 
@@ -33,7 +33,7 @@ class Marks(Protocol):
 class Dialect(Protocol):
     """What the recording proxy did between agent and environment: a replay does the same, by the same code."""
 
-    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marks:
+    def take_marks(self, target: bytes, fields: Fields, entrance: Entrance) -> Marks:
         """`fields` may be left out where none of them is a mark."""
 
     def agent_fields(self, door: Door, exchange: Exchange, agent_host: bytes | None, prefix: bytes) -> Fields:
@@ -80,16 +80,28 @@ KEPT, CLOSED = _Sent(True), _Sent(False)
 class Visit:
     """One request on its way: what is to be put right when it breaks off.
 
-    `reading`: method, target and lane while its body is being read. `whole`: all bytes of its answer are handed over.
+    `entrance`: how it came in; `hidden`: the front's header that says so, in lower case. `reading`: method, target
+    and lane while its body is being read. `whole`: all bytes of its answer are handed over.
     """
 
-    door: Door
+    entrance: Entrance
     request: Asked
+    hidden: bytes = b""
     scene: Scene | None = None
     serve: Serve | None = None
     sender: Sender | None = None
     reading: tuple[bytes, bytes, str] | None = None
     whole: bool = False
+
+    @property
+    def door(self) -> Door:
+        return self.entrance.door
+
+    @property
+    def fields(self) -> Fields:
+        """The request's header fields as the agent sent them."""
+        raw = self.request.raw_headers
+        return tuple(pair for pair in raw if pair[0].lower() != self.hidden) if self.hidden else raw
 
     @property
     def is_head(self) -> bool:

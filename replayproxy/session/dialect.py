@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from replayproxy.core.values import Exchange, Fields, Outcome, Run
 from replayproxy.proxy.head import take_marks, without_alt_svc
 from replayproxy.proxy.problems import assembled
 from replayproxy.proxy.routes import Route, parse_upstream
-from replayproxy.serve.doors import Door
+from replayproxy.serve.doors import Door, Entrance
 from replayproxy.session.wiring import DYNAMIC
 
 _REWRITTEN = frozenset({b"location", b"content-location", b"link", b"set-cookie", b"alt-svc"})
@@ -44,11 +45,13 @@ class RecordedDialect:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def take_marks(self, target: bytes, fields: Fields, *, port_episode: str | None) -> Marked:
+    def take_marks(self, target: bytes, fields: Fields, entrance: Entrance) -> Marked:
         """`fields` may be left out where none of them is a mark."""
-        if fields:
-            marks = take_marks(target, fields, port_episode=port_episode)
-            return Marked(marks.claims, marks.target, marks.prefix)
+        port_episode = entrance.door.port_episode
+        if fields or entrance.door.is_forward or entrance.proxy_user is not None:
+            prefixed = not entrance.door.is_forward
+            marks = take_marks(target, fields, port_episode=port_episode, prefixed=prefixed)
+            return Marked(replace(marks.claims, proxy_user=entrance.proxy_user), marks.target, marks.prefix)
         if port_episode is None and target.startswith(b"/rp/"):
             end = min((at for at in (target.find(b"/", 4), target.find(b"?", 4)) if at != -1), default=len(target))
             lead, rest = target[:end], target[end:]
@@ -61,11 +64,13 @@ class RecordedDialect:
         fields = exchange.response.fields
         if self.is_plain(fields):
             return fields
+        if door.is_forward:
+            return without_alt_svc(fields)
         base = Route(env=door.env, listener=door.url, fixed=None, origin=door.origin, port=door.port)
         return to_agent(
             without_alt_svc(fields),
             origins=self._origins(exchange),
-            base_url=base.agent_base(agent_host, tls=False),
+            base_url=base.agent_base(agent_host, tls=door.origin.startswith("https://")),
             prefix=prefix.decode("latin-1"),
         )
 

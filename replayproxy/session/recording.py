@@ -276,6 +276,8 @@ class Recording:
 
     def finished(self, ticket: Ticket, exchange: Exchange) -> None:
         """Stores the exchange where it belongs."""
+        if exchange.request.version.startswith(b"HTTP/2"):
+            self._note_h2(exchange.env)
         matter = self._told(ticket, exchange)
         if matter is not None:
             exchange = settled(matter, exchange)
@@ -297,6 +299,14 @@ class Recording:
             self._matters.pop(ticket.order, None)
             if matter.found.says("end") and self.on_end is not None:
                 self.on_end(live)
+
+    def _note_h2(self, env: str) -> None:
+        """Replay offers HTTP/2 where it was spoken, and only there."""
+        wired = self.run.envs.get(env)
+        if wired is not None and not wired.options.get("h2"):
+            wired = replace(wired, options={**wired.options, "h2": True})
+            self.run = replace(self.run, envs={**self.run.envs, env: wired})
+            self.writer.update_run(self.run)
 
     def _told(self, ticket: Ticket, exchange: Exchange) -> Matter | None:
         """The answer is whole: what it says of whose it is counts too."""

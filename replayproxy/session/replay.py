@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from replayproxy.core.belonging import stand_in
 from replayproxy.core.receipt import Document, judged
@@ -35,6 +35,9 @@ from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
 from replayproxy.session.wiring import parse_advertise
 from replayproxy.storage import Reader, Resolved
+
+if TYPE_CHECKING:
+    from replayproxy.session.replay_front import ReplayFront
 
 GRACE = 2.0
 """Seconds that answers under way have at the end."""
@@ -139,28 +142,32 @@ async def replay(
         stage.probes = load_probes(reader, run)
     if sole:
         await stage.scene(episodes[0].name)
-    house = _House(stage, dialect, options, tell)
+    house = _House(stage, dialect, options, tell, guard)
     with guard.closed() if guard else nullcontext(), house.signals():
         try:
             await house.open()
             code = await house.run(command, stdout_to_stderr=stdout_to_stderr)
         finally:
             await house.close()
-    return house.outcome(code, contacts=guard.contacts if guard else 0)
+    return house.outcome(code)
 
 
 class _House:
     """The servers of one replay, and what ends it."""
 
-    def __init__(self, stage: Stage, dialect: RecordedDialect, options: ReplayOptions, tell: Tell) -> None:
+    def __init__(
+        self, stage: Stage, dialect: RecordedDialect, options: ReplayOptions, tell: Tell, guard: Guard | None
+    ) -> None:
+        self._guard = guard
         self._stage, self._options, self._tell = stage, options, tell
         self._faults: list[BaseException] = []
         self._over = asyncio.Event()
         self._signals: list[int] = []
         self._child: children.Child | None = None
-        watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
+        watch = self._watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
         self._origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=options.pace, watch=watch)
-        self._doors = Doors(self._origin)
+        self._front: ReplayFront | None = None
+        self._doors = Doors(self._origin, lambda: self._front)
         self._specs = specs(stage.run, options)
         host, urls = parse_advertise(options.advertise, self._specs)
         self._addresses = Addresses(
@@ -183,6 +190,12 @@ class _House:
 
     async def open(self) -> None:
         """Everything accepts when it returns, and the ready file is there."""
+        if self._options.forward is not None or any(spec.tls for spec in self._specs):
+            # mitmproxy takes over a second to import, which a plain replay need not pay for.
+            from replayproxy.session.replay_front import ReplayFront
+
+            self._front = ReplayFront(self._stage, self._origin, self._watch, self._options, self._guard or Guard())
+            await self._front.start()
         await self._addresses.start()
         sock = bind(self._options.control_host, self._options.control_port)
         self.control_url = f"http://{authority(*bound_address(sock))}"
@@ -190,15 +203,18 @@ class _House:
         hosts = frozenset({self._options.control_host})
         self._control = ControlServer(application(desk, token=self._options.token, hosts=hosts))
         await self._control.start(sock)
+        if self._front is not None:
+            await self._front.listen_forward(bound_address(sock))
         if self._options.ready_file is not None:
             write_document(self._options.ready_file, self._ready())
-        self._tell.serving(self._stage, self._addresses.plain_urls(), self.control_url)
+        forward = {"forward proxy": self._front.forward} if self._front and self._front.forward else {}
+        self._tell.serving(self._stage, {**self._addresses.plain_urls(), **forward}, self.control_url)
 
     def _ready(self) -> Document:
         return {
             "control": self.control_url,
             "envs": self._addresses.plain_urls(),
-            "forward": None,
+            "forward": self._front.forward or None if self._front else None,
             "token": self._options.token,
             "pid": os.getpid(),
         }
@@ -216,6 +232,7 @@ class _House:
             control=self.control_url, run=self._stage.run.name, token=self._options.token, urls=urls,
             own={spec.name: spec.variable for spec in self._specs},
         )  # fmt: skip
+        environ |= self._front.child_variables(os.environ) if self._front else {}
         child = await children.start(children.filled(command, urls), environ, stdout_to_stderr=stdout_to_stderr)
         self._child = child
         ended, over = asyncio.ensure_future(child.wait()), asyncio.ensure_future(self._over.wait())
@@ -245,12 +262,15 @@ class _House:
             self._over.set()
 
     async def close(self) -> None:
+        if self._front is not None:
+            await self._front.stop()
         await self._origin.stop(GRACE)
         if self._control is not None:
             await self._control.stop()
 
-    def outcome(self, command_exit: int | None, contacts: int) -> Replayed:
-        receipt = self._stage.receipt(contacts)
+    def outcome(self, command_exit: int | None) -> Replayed:
+        receipt = self._stage.receipt(self._guard.contacts if self._guard else 0)
+        receipt["passed"] = self._front.passed.total() if self._front else 0
         own = [Exit.STORE if isinstance(fault, StoreTrouble) else Exit.OURS for fault in self._faults]
         code = worst(judged(receipt), Exit.UNJUDGED if self._stage.asked_incomplete else 0, *own)
         if command_exit and code in (Exit.OK, Exit.DIFFERENT, Exit.UNJUDGED):

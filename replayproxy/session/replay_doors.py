@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from replayproxy.proxy.listeners import EnvOptions, Listener, bind, bound_address, listener_for
 from replayproxy.proxy.routes import parse_upstream
 from replayproxy.serve.doors import Door
 from replayproxy.serve.origin import Origin
 from replayproxy.session.wiring import DYNAMIC
 
+if TYPE_CHECKING:
+    from replayproxy.session.replay_front import ReplayFront
+
 
 class Doors:
     """What `session.addresses` opens listeners with, over a replay origin."""
 
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
+    def __init__(self, origin: Origin, front: Callable[[], ReplayFront | None] = lambda: None) -> None:
+        """`front`: what speaks TLS, and is told of every door."""
+        self._origin, self._front = origin, front
         self._doors: dict[Listener, Door] = {}
 
     async def listen(
@@ -41,7 +48,13 @@ class Doors:
             path=listener.url.removeprefix(listener.origin),
             port_episode=port_episode,
         )
-        await self._origin.listen(door, bound)
+        front = self._front()
+        if front is not None and listener.options.tls:
+            await front.listen_tls(listener, door, bound)
+        else:
+            await self._origin.listen(door, bound)
+            if front is not None:
+                front.knows_listener(listener, door)
         self._doors[listener] = door
         return listener
 
@@ -50,3 +63,5 @@ class Doors:
         door = self._doors.pop(listener, None)
         if door is not None:
             self._origin.close(door)
+            if front := self._front():
+                await front.unlisten(listener)

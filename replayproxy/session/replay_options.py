@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.hostlist import HostList
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import Run
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import Pace, parse_pace
 from replayproxy.session import wiring
 from replayproxy.session.config import Config
-from replayproxy.session.record_options import writable_path
+from replayproxy.session.record_options import forward_words, writable_path
 from replayproxy.session.wiring import DYNAMIC, EnvSpec
 
 
@@ -30,6 +31,9 @@ class ReplayOptions:
     control_port: int = 0
     token: str | None = None
     advertise: tuple[str, ...] = ()
+    forward: tuple[str, int] | None = None
+    forward_auth: bool = False
+    passes: HostList = field(default_factory=HostList)
     ready_file: Path | None = None
     summary: Path | None = None
 
@@ -49,6 +53,7 @@ def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str
         raise WrongUsage(
             f"--control {host}: beyond loopback it demands a token, and there is none", hint="set REPLAYPROXY_TOKEN"
         )
+    forward, passes = forward_words(flags, config)
     ready, summary = config.value("ready-file", flags["ready_file"]), config.value("summary", flags["summary"])
     return ReplayOptions(
         pace=parse_pace(str(config.value("pace", flags["pace"], "instant"))),
@@ -60,6 +65,9 @@ def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str
         control_port=port,
         token=token,
         advertise=config.values("advertise", flags["advertise"]),
+        forward=forward,
+        forward_auth=bool(config.value("forward-auth", flags.get("forward_auth"), False)),
+        passes=passes,
         ready_file=None if ready is None else writable_path(Path(ready), "--ready-file"),
         summary=None if summary is None else writable_path(Path(summary), "--summary"),
     )
@@ -85,13 +93,18 @@ def specs(run: Run, options: ReplayOptions) -> tuple[EnvSpec, ...]:
             raise WrongUsage(f"--env {name}: run {run.name} has no such environment", hint=f"it has {known}")
     found = []
     for name, wired in run.envs.items():
+        if wired.options.get("forward") and name not in options.envs:
+            continue  # nobody named it, so nobody was given an address for it
         variable = wired.options.get("as")
         spec = EnvSpec(
             name=name, upstream=wired.upstream, variable=str(variable) if variable else None, reads=wired.reads,
             host_header="keep" if wired.options.get("host") == "keep" else "upstream",
+            tls=bool(wired.options.get("tls")),
         )  # fmt: skip
         said = options.envs.get(name)
         if said is not None:
-            spec = replace(spec, host=said.host, port=said.port, variable=said.variable or spec.variable)
+            spec = replace(
+                spec, host=said.host, port=said.port, variable=said.variable or spec.variable, tls=said.tls or spec.tls
+            )
         found.append(spec)
     return tuple(found)

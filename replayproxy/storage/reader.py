@@ -72,6 +72,11 @@ class Reader:
         self._env = env
 
     @property
+    def path(self) -> Path:
+        """The store's directory."""
+        return self._env.path
+
+    @property
     def env(self) -> Readable:
         """What it reads."""
         return self._env

@@ -8,7 +8,7 @@ import pytest
 
 from replayproxy.core.values import EnvWiring, Fields
 from replayproxy.proxy.head import take_marks
-from replayproxy.serve.doors import Door
+from replayproxy.serve.doors import Door, Entrance
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.testing import exchange, run
 
@@ -33,7 +33,8 @@ HEADS: list[tuple[bytes, Fields, str | None]] = [
 @pytest.mark.parametrize(("target", "fields", "port_episode"), HEADS)
 def test_marks_are_read_as_the_recorder_reads_them(target: bytes, fields: Fields, port_episode: str | None) -> None:
     wanted = take_marks(target, fields, port_episode=port_episode)
-    got = RecordedDialect(run()).take_marks(target, fields, port_episode=port_episode)
+    door = Door(env="app", origin="http://127.0.0.1:1", port=1, port_episode=port_episode)
+    got = RecordedDialect(run()).take_marks(target, fields, Entrance(door=door))
     assert (got.claims, got.target, got.prefix) == (wanted.claims, wanted.target, wanted.prefix)
 
 
