@@ -9,7 +9,9 @@ import os
 import shutil
 import ssl
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import certifi
@@ -20,6 +22,10 @@ from replayproxy.errors import StoreTrouble
 
 _NAME = "replayproxy"
 _KEY_BITS = 2048
+
+_RSA_2048 = bytes.fromhex("30820122300d06092a864886f70d01010105000382010f00")
+_RSA_2048_LENGTH = 294
+"""How the public key of such a key begins in a certificate, and how long it is."""
 
 
 class Authority:
@@ -46,6 +52,25 @@ class Authority:
         """One that is valid for all of these hosts; the first is its common name."""
         given = tuple(dict.fromkeys(name for name in names if name))
         return self.store.get_cert(given[0] if given else None, [_ip_or_dns_name(name) for name in given])
+
+    def server_context(self, names: Iterable[str]) -> ssl.SSLContext:
+        """For a server of our own that who trusts us is to trust."""
+        entry = self.certificate_for(names)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".pem") as file:
+            file.write(entry.cert.to_pem())
+            file.flush()
+            # mitmproxy gives every certificate the authority's own key.
+            context.load_cert_chain(file.name, self.folder / f"{_NAME}-ca.pem")
+        return context
+
+    @property
+    def key_hash(self) -> str:
+        """Of the public key of our certificates, as Chromium's `--ignore-certificate-errors-spki-list` takes it:
+        Chromium reads no variable that names a CA."""
+        der = ssl.PEM_cert_to_DER_cert(self.store.default_ca.to_pem().decode())
+        at = der.index(_RSA_2048)
+        return b64encode(sha256(der[at : at + _RSA_2048_LENGTH]).digest()).decode()
 
     def bundle(self, environ: Mapping[str, str]) -> Path:
         """A file of the roots that `environ` trusts, and ours; written anew each time."""
@@ -78,12 +103,8 @@ def _roots(environ: Mapping[str, str], own: Path) -> bytes:
     """What clients trust without us: the file that the user set, else the system's, else certifi's."""
     named = [environ.get(name) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")]
     system = ssl.get_default_verify_paths()
-    found = []
-    for candidate in (*named, system.cafile or system.openssl_cafile, certifi.where()):
-        path = Path(candidate) if candidate else None
-        if path is None or path == own or not path.is_file():
-            continue
-        found.append(path.read_bytes())
-        if candidate not in named:
-            break  # the system's; certifi's only where there is none
-    return b"\n".join(found)
+    spare = (system.cafile or system.openssl_cafile, certifi.where())
+    default = next((one for one in spare if one and Path(one).is_file()), None)
+    # Each file once: the variables mostly name the same one, and reading it takes a client 60 ms each time.
+    paths = dict.fromkeys(Path(one) for one in (*named, default) if one)
+    return b"\n".join(path.read_bytes() for path in paths if path != own and path.is_file())

@@ -7,9 +7,9 @@ nowhere or the client did not get its answer.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,13 +17,15 @@ from typing import Any, Literal
 from replayproxy.errors import WrongUsage
 from replayproxy.session.canary_clients import CLIENTS, Client, Style, Transport, Way
 from replayproxy.session.canary_find import Found, find
-from replayproxy.session.canary_run import Kept, Sent, through_a_recorder
-from replayproxy.session.canary_standin import StandIn, standin
+from replayproxy.session.canary_run import Seen, Sent, through_a_recorder
+from replayproxy.session.canary_standin import HOST
+from replayproxy.session.proxied import PROXY_VARIABLES
 
 WHOLE_SECONDS = 22.0
 """For all canaries together; what has not begun by then is not tried."""
 
 NONE = "none"
+NO_TIME = "not tried, no time was left: --clients tries fewer"
 
 type Result = Literal["recorded", "passed-by", "failed", "not-found"]
 
@@ -88,14 +90,13 @@ async def canaries(asked: Wanted, there: Mapping[str, Found], *, seconds: float 
     rows = [(one, way) for one in asked.clients for way in asked.ways.get(one.name, ())]
     if not rows:
         return []
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="replayproxy-doctor-")))
-        target = await stack.enter_async_context(standin())
-        sent, kept = await through_a_recorder(folder, target, rows, there, seconds)
-    return [_judged(one, kept, target, named=asked.named) for one in sent]
+    # A browser may still be writing to its profile while it is being ended.
+    with tempfile.TemporaryDirectory(prefix="replayproxy-doctor-", ignore_cleanup_errors=True) as folder:
+        sent, seen = await through_a_recorder(Path(folder), rows, there, seconds)
+    return [_judged(one, seen, named=asked.named) for one in sent]
 
 
-def _judged(sent: Sent, kept: Kept, target: StandIn, *, named: bool) -> Canary:
+def _judged(sent: Sent, seen: Seen, *, named: bool) -> Canary:
     """What became of one, by what the store and the stand-in saw."""
     style, transport = sent.way
     known = Canary(client=sent.client, style=style, transport=transport, result="not-found", named=named)
@@ -103,12 +104,15 @@ def _judged(sent: Sent, kept: Kept, target: StandIn, *, named: bool) -> Canary:
         return replace(known, hint=f"{sent.client.needs} is not there")
     known = replace(known, version=sent.found.version, python=sent.found.python)
     if sent.ended is None:
-        return replace(known, result="failed", hint=sent.why)
-    recorded = kept.get(sent.id, [])
-    if target.arrived[sent.id] > len(recorded):
+        return replace(known, result="failed", hint=NO_TIME)
+    recorded = seen.kept.get(sent.id, ())
+    if seen.arrived.get(sent.id, 0) > len(recorded):
         return replace(known, result="passed-by", hint=sent.client.past)
     if sent.ended.code != 0 or not recorded:
         return replace(known, result="failed", hint=_why_failed(sent, bool(recorded)))
+    versions = {exchange.request.version.decode("latin-1") for _, exchange in recorded}
+    if transport == "h2" and not all(version.startswith("HTTP/2") for version in versions):
+        return replace(known, result="failed", hint=f"recorded, but it spoke {', '.join(sorted(versions))}")
     if all(in_episode for in_episode, _ in recorded):
         return replace(known, result="recorded", episode=True)
     return replace(known, result="recorded", hint=_NAMELESS if style == "forward" else _DROPS)
@@ -121,9 +125,21 @@ _NAMELESS = "in no episode, it sends no proxy user: --episode NAME"
 def _why_failed(sent: Sent, recorded: bool) -> str:
     assert sent.ended is not None
     words = sent.ended.last_words
-    if sent.ended.code is None:
-        return words
     if sent.ended.code == 0:
-        return sent.client.distrusts or "it ended well, and nothing arrived anywhere"
-    where = "it was recorded, but the client failed" if recorded else f"it ended with {sent.ended.code}"
-    return f"{where}: {words}" if words else where
+        why = sent.client.distrusts or "it ended well, and nothing arrived anywhere"
+    elif sent.ended.code is None:
+        why = words
+    else:
+        where = "it was recorded, but the client failed" if recorded else f"it ended with {sent.ended.code}"
+        why = f"{where}: {words}" if words else where
+    if sent.way[0] != "forward" and not recorded and proxied(os.environ):
+        why += "; a proxy variable is set that NO_PROXY does not take back: NO_PROXY=127.0.0.1"
+    return why
+
+
+def proxied(environ: Mapping[str, str]) -> bool:
+    """Whether clients that obey proxy variables would look for a listener of ours behind somebody's proxy."""
+    if not any(environ.get(name) for one in PROXY_VARIABLES for name in (one, one.upper())):
+        return False
+    exceptions = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY")).split(",")
+    return not {HOST, "*", "127.0.0.0/8"} & {one.strip() for one in exceptions}

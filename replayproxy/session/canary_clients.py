@@ -134,8 +134,8 @@ _CHROMIUM = (
     "--disable-sync", "--disable-dev-shm-usage", "--user-data-dir={folder}", "--dump-dom",
 )  # fmt: skip
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
-_BYPASS = "--proxy-server=PROXY --proxy-bypass-list='<-loopback>'"
-_CHROMIUM_CA = "it reads no CA variable: import our CA (certutil), or --ignore-certificate-errors-spki-list"
+_CHROMIUM_FLAGS = "--proxy-server=PROXY --proxy-bypass-list=<-loopback>"
+_CHROMIUM_TRUST = "it reads no CA variable: --ignore-certificate-errors-spki-list=HASH (record prints it)"
 
 CLIENTS: tuple[Client, ...] = (
     Client(name="requests", modules=("requests",), argv=("-c", _REQUESTS, *_PLACES), ways=(*REVERSE, *FORWARD)),
@@ -146,7 +146,7 @@ CLIENTS: tuple[Client, ...] = (
     ),
     Client(
         name="aiohttp", modules=("aiohttp",), argv=("-c", _AIOHTTP, *_PLACES, "no"),
-        ways=(*REVERSE, *RESOLVING, *FORWARD), past=f"ClientSession(trust_env=True), or {LISTENER}",
+        ways=(*REVERSE, *RESOLVING, ("forward", "http")), past=f"ClientSession(trust_env=True), or {LISTENER}",
     ),
     Client(
         name="aiohttp-trust-env", modules=("aiohttp",), argv=("-c", _AIOHTTP, *_PLACES, "trust"), ways=FORWARD,
@@ -164,7 +164,7 @@ CLIENTS: tuple[Client, ...] = (
         name="websockets", modules=("websockets",), argv=("-c", _WEBSOCKETS, *_PLACES),
         ways=(("append", "ws"), ("forward", "ws")), past=f"websockets >= 15 reads the variables; or {LISTENER}",
     ),
-    Client(name="urllib", argv=("-c", _URLLIB, *_PLACES), ways=(*REVERSE, *RESOLVING, *FORWARD)),
+    Client(name="urllib", argv=("-c", _URLLIB, *_PLACES), ways=(*REVERSE, ("resolve", "http"), *FORWARD)),
     Client(
         name="node-fetch", program=("node",), argv=("-e", _NODE_FETCH, *_PLACES),
         ways=(*REVERSE, *RESOLVING, *FORWARD), past=f"{NODE_SINCE}; or {LISTENER}",
@@ -191,10 +191,13 @@ CLIENTS: tuple[Client, ...] = (
     # Last, because they take longest: where time is short, it is they that are not tried.
     Client(
         name="chromium", program=_CHROMIUM_NAMES, argv=(*_CHROMIUM, "{page}"), seconds=15.0,
-        ways=(*REVERSE, *RESOLVING, *FORWARD), past=_BYPASS, distrusts=_CHROMIUM_CA,
+        ways=(*REVERSE, *RESOLVING, ("forward", "http")), past=_CHROMIUM_FLAGS, distrusts=_CHROMIUM_TRUST,
     ),
     Client(
-        name="chromium-no-bypass", program=_CHROMIUM_NAMES, seconds=15.0, ways=FORWARD, distrusts=_CHROMIUM_CA,
-        argv=(*_CHROMIUM, "--proxy-server={proxy}", "--proxy-bypass-list=<-loopback>", "{page}"),
+        name="chromium-flags", program=_CHROMIUM_NAMES, seconds=15.0, ways=(("append", "https"), *FORWARD),
+        argv=(
+            *_CHROMIUM, "--proxy-server={proxy}", "--proxy-bypass-list=<-loopback>",
+            "--ignore-certificate-errors-spki-list={key-hash}", "{page}",
+        ),
     ),
 )  # fmt: skip

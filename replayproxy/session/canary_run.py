@@ -5,82 +5,109 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from replayproxy.core.values import UNATTRIBUTED, Exchange
 from replayproxy.errors import UnknownAddress
+from replayproxy.proxy.ca import Authority
 from replayproxy.serve.control import OpenRequest
 from replayproxy.session.camera import Plan
 from replayproxy.session.canary_clients import Client, Way
 from replayproxy.session.canary_find import Found
 from replayproxy.session.canary_process import Ended, ended
-from replayproxy.session.canary_standin import StandIn, canary_in, page_of, path_of
+from replayproxy.session.canary_standin import HOST, StandIn, canary_in, page_of, path_of, standin
+from replayproxy.session.proxied import ca_variables, episode_proxy, proxy_variables
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec
 from replayproxy.storage import Reader, open_store
 
-ENV = "standin"
+PLAIN, SECURE = "standin", "standin-tls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Where canaries go. `bases`: the base URL of each way that this recorder has; `environ`: what a child finds."""
+    """Where canaries go. `bases`: the base URL of each way; `environ`: what a child of `record` finds, and `proxied`
+    what one of `record --forward` does. `proxy` and `key_hash` are for clients that take them as flags."""
 
     bases: Mapping[Way, str]
     environ: Mapping[str, str]
-    proxied: Mapping[str, str] = field(default_factory=dict)
-    proxy: str = ""
+    proxied: Mapping[str, str]
+    proxy: str
+    key_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """`ended` None: it was not tried, for the reason in `why`, or because the client is not there."""
+    """`ended` None: it was not tried, because no time was left, or because the client is not there."""
 
     id: str
     client: Client
     way: Way
     found: Found | None
     ended: Ended | None = None
-    why: str = ""
 
 
-type Kept = Mapping[str, list[tuple[bool, Exchange]]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """`kept`: {canary: (whether in its episode, the exchange) of each that the store holds}; `arrived`: how often each
+    came to the stand-in, by whatever way."""
+
+    kept: Mapping[str, Sequence[tuple[bool, Exchange]]]
+    arrived: Mapping[str, int]
 
 
 async def through_a_recorder(
-    folder: Path, target: StandIn, wanted: Sequence[tuple[Client, Way]], found: Mapping[str, Found], seconds: float
-) -> tuple[list[Sent], Kept]:
-    """(what was sent, {canary: (whether in its episode, the exchange)})."""
-    options = RecordOptions(
-        store=folder / "store", run="doctor", envs=(EnvSpec(name=ENV, upstream=target.plain),), plan=Plan(when=()),
-        log_every=0.0,
-    )  # fmt: skip
-    with open_store(options.store, create=True) as store:
-        writer = store.writer()
-        recorder = Recorder(options, store, writer, lambda line: None)
-        try:
-            await recorder.start()
-            world = await _world(recorder, target)
-            sent = await _all(world, wanted, found, folder, seconds)
-            await recorder.stop(asyncio.get_running_loop().time() + 2.0)
-        finally:
-            await recorder.abandon()
-            writer.close()
-        return sent, _kept(store.reader())
+    folder: Path, wanted: Sequence[tuple[Client, Way]], found: Mapping[str, Found], seconds: float
+) -> tuple[list[Sent], Seen]:
+    """What was sent, and what was seen of it. Raises Problem or OSError when nothing can be sent."""
+    with open_store(folder / "store", create=True) as store:
+        authority = Authority(store.path / "ca")
+        async with standin(authority.server_context([HOST])) as target:
+            options = _options(store.path, target, authority)
+            writer = store.writer()
+            recorder = Recorder(options, store, writer, lambda line: None)
+            try:
+                await recorder.start()
+                world = await _world(recorder, target, authority)
+                sent = await _all(world, wanted, found, folder, seconds)
+                await recorder.stop(asyncio.get_running_loop().time() + 2.0)
+            finally:
+                await recorder.abandon()
+                writer.close()
+            return sent, Seen(kept=_kept(store.reader()), arrived=dict(target.arrived))
 
 
-async def _world(recorder: Recorder, target: StandIn) -> World:
-    """The addresses that a harness would be given, in one episode for each style."""
-    path = await recorder.episodes.open(OpenRequest(episode="path", url_style="path"), "")
-    port = await recorder.episodes.open(OpenRequest(episode="port", url_style="port"), "")
-    by_path, by_port = path["urls"][ENV], port["urls"][ENV]
+def _options(store: Path, target: StandIn, authority: Authority) -> RecordOptions:
+    """A plain and a TLS listener, and a forward proxy."""
+    plain = EnvSpec(name=PLAIN, upstream=target.plain)
+    secure = EnvSpec(name=SECURE, upstream=target.secure, tls=True, ca=authority.certificate)
+    return RecordOptions(
+        store=store, run="doctor", envs=(plain, secure), plan=Plan(when=()), log_every=0.0, forward=(HOST, 0)
+    )
+
+
+async def _world(recorder: Recorder, target: StandIn, authority: Authority) -> World:
+    """The addresses and variables that a harness would be given, in one episode for each style."""
+    opened = recorder.episodes.open
+    by_path = (await opened(OpenRequest(episode="path", url_style="path"), ""))["urls"]
+    by_port = (await opened(OpenRequest(episode="port", url_style="port"), ""))["urls"]
+    await opened(OpenRequest(episode="forward"), "")
     bases: dict[Way, str] = {
-        ("append", "http"): by_path, ("resolve", "http"): by_path, ("port", "http"): by_port, ("append", "ws"): by_path,
+        ("append", "http"): by_path[PLAIN], ("append", "https"): by_path[SECURE], ("append", "h2"): by_path[SECURE],
+        ("append", "ws"): by_path[PLAIN], ("append", "wss"): by_path[SECURE],
+        ("resolve", "http"): by_path[PLAIN], ("port", "http"): by_port[PLAIN],
+        ("forward", "http"): target.plain, ("forward", "https"): target.secure, ("forward", "h2"): target.secure,
+        ("forward", "ws"): target.plain, ("forward", "wss"): target.secure,
     }  # fmt: skip
-    return World(bases=bases, environ=dict(os.environ))
+    # Without the system's roots, which no canary needs: some clients read them all, several times.
+    environ = {**os.environ, **ca_variables(str(authority.certificate))}
+    proxied = environ | proxy_variables(episode_proxy(recorder.forward, "forward"), os.environ)
+    return World(
+        bases=bases, environ=environ, proxied=proxied, proxy=recorder.forward, key_hash=authority.key_hash
+    )  # fmt: skip
 
 
 async def _all(
@@ -91,9 +118,8 @@ async def _all(
     until = asyncio.get_running_loop().time() + seconds
     sending: list[Coroutine[Any, Any, Sent]] = []
     for client, way in wanted:
-        if way in world.bases:
-            row = Sent(id=f"c{len(sending)}", client=client, way=way, found=found.get(client.name))
-            sending.append(_one(row, world, folder, places, until))
+        row = Sent(id=f"c{len(sending)}", client=client, way=way, found=found.get(client.name))
+        sending.append(_one(row, world, folder, places, until))
     return list(await asyncio.gather(*sending))
 
 
@@ -103,7 +129,7 @@ async def _one(row: Sent, world: World, folder: Path, places: asyncio.Semaphore,
     async with places:
         left = until - asyncio.get_running_loop().time()
         if left <= 0:
-            return replace(row, why=f"no time was left for it: --clients {row.client.name}")
+            return row
         words = _words(row, world, folder)
         environ = world.proxied if row.way[0] == "forward" else world.environ
         environ = {name: value for name, value in environ.items() if name not in row.client.without}
@@ -119,7 +145,7 @@ def _words(row: Sent, world: World, folder: Path) -> list[str]:
     places = {
         "{base}": base, "{path}": path, "{url}": base + path, "{how}": "resolve" if resolves else "append",
         "{page}": base + (page_of(row.id) if resolves else path), "{proxy}": world.proxy,
-        "{folder}": str(folder / row.id),
+        "{folder}": str(folder / row.id), "{key-hash}": world.key_hash,
     }  # fmt: skip
     words = [row.found.program, *(_filled(word, places) for word in row.client.argv)]
     if "--headless" in words and os.geteuid() == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from replayproxy.errors import Exit
-from replayproxy.session.canary import Canary
+from replayproxy.session.canary import NO_TIME, Canary
 from replayproxy.session.canary_clients import STYLES
 from replayproxy.session.diagnosis import Check, Level
 
@@ -38,9 +38,9 @@ def _check(group: Sequence[Canary]) -> Check:
     elif first.result == "passed-by":
         end = f"would silently pass by -> {first.hint}"
     else:
-        end = f"failed: {first.hint}"
+        end = first.hint if first.hint == NO_TIME else f"failed: {first.hint}"
     good = first.result == "recorded" and first.episode
-    level: Level = "ok" if good else "FAIL" if first.named else "WARN"
+    level: Level = "ok" if good else "FAIL" if first.named else "----" if first.hint == NO_TIME else "WARN"
     code = Exit.UNJUDGED if level == "FAIL" else Exit.OK
     return Check(level=level, what="clients", text=f"{STYLES[first.style]}: {names}: {end}", exit=int(code))
 

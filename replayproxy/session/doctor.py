@@ -7,6 +7,7 @@ kept: the recordings go to stores that are thrown away.
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from replayproxy.session.canary import Wanted, canaries, find_clients
 from replayproxy.session.canary_find import Found
 from replayproxy.session.canary_text import told
 from replayproxy.session.diagnosis import Diagnosis
-from replayproxy.session.doctor_listeners import EPISODE, LIMIT, links, through_listeners
+from replayproxy.session.doctor_listeners import EPISODE, LIMIT, excepted, links, through_listeners
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.wiring import DYNAMIC, EnvSpec
 from replayproxy.state.capture import Capture
@@ -37,6 +38,7 @@ async def diagnose(options: RecordOptions, asked: Wanted) -> Diagnosis:
     reached = [spec for spec in options.envs if await _reach(spec, found)]
     answers = await through_listeners(replace(options, envs=tuple(reached)), found) if reached else {}
     links(answers, found)
+    excepted(options.envs, os.environ, found)
     await _clients(asked, there, found)
     snapshots = await _snapshots(options, found)
     found.proves.update(proofs(options, snapshots))

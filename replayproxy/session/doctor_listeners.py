@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import aiohttp
@@ -17,8 +18,10 @@ from replayproxy.errors import Exit, Problem
 from replayproxy.session.camera import Plan
 from replayproxy.session.canary_process import ended
 from replayproxy.session.diagnosis import Diagnosis
+from replayproxy.session.proxied import proxy_variables
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
+from replayproxy.session.wiring import EnvSpec, address_of
 from replayproxy.storage import open_store
 
 EPISODE = "doctor"
@@ -121,3 +124,25 @@ def links(answers: Mapping[str, list[Exchange]], found: Diagnosis) -> None:
             found.add(
                 "WARN", "cookies", f"{' and '.join(sorted(envs))} both set cookie {shown!r}: give them different hosts"
             )
+
+
+def excepted(envs: Sequence[EnvSpec], environ: Mapping[str, str], found: Diagnosis) -> None:
+    """An inherited NO_PROXY that names an environment's host: `record` takes only the loopback out of it."""
+    variables = proxy_variables("", environ)
+    entries = [one for name in ("no_proxy", "NO_PROXY") for one in variables.get(name, "").split(",")]
+    for env in envs:
+        host = address_of(env.upstream)[0]
+        if any(_names(entry.strip().lower(), host.lower()) for entry in entries):
+            found.add(
+                "WARN", env.name,
+                f"NO_PROXY names the host of {env.name}: clients go past a forward proxy to it -> take it out, or use"
+                " the listener URL",
+            )  # fmt: skip
+
+
+def _names(entry: str, host: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        name = entry.partition(":")[0].removeprefix("*").lstrip(".")
+        return bool(name) and (host == name or host.endswith("." + name))

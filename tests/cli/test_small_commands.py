@@ -9,7 +9,8 @@ import pytest
 
 from replayproxy import client
 from replayproxy.cli.main import run
-from replayproxy.session.doctor import Diagnosis
+from replayproxy.session.canary import Wanted
+from replayproxy.session.diagnosis import Check, Diagnosis
 
 
 def test_client_prints_the_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +59,24 @@ def test_doctor_ends_with_a_command_that_records_into_an_episode(
     out, err = capsys.readouterr()
     assert out.endswith("next: replayproxy record --episode NAME -- COMMAND\n")
     assert "mine.toml" in err
+
+
+def test_doctor_breaks_long_lines_at_words_under_their_level(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def long(options: object, asked: Wanted) -> Diagnosis:
+        assert asked.ways == {"curl": (("forward", "http"), ("forward", "https"))}
+        assert asked.python == "py"
+        text = "proxy variables: " + ", ".join(f"client-{n}/1.2.3" for n in range(12)) + ": would pass by -> trust_env"
+        return Diagnosis(checks=[Check(level="FAIL", what="clients", text=text, exit=3)])
+
+    monkeypatch.setattr("replayproxy.session.doctor.diagnose", long)
+    assert run(["doctor", "--env", "app=http://h:1", "--clients", "curl:forward", "--python", "py"]) == 3
+    first, second, third = capsys.readouterr().out.splitlines()[:3]
+    assert first.startswith("FAIL  proxy variables: client-0/1.2.3, ")
+    assert second.startswith("      client-")
+    assert third.endswith("would pass by -> trust_env")
+    assert max(map(len, (first, second, third))) <= 100
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,13 @@ class Lab:
 
     def run(self, *words: str, env: dict[str, str] | None = None, timeout: float = 90) -> Ran:
         """`replayproxy WORDS` with this lab's store."""
-        words = (words[0], "--store", str(self.store), *words[1:])
+        return self.call(words[0], "--store", str(self.store), *words[1:], env=env, timeout=timeout)
+
+    def doctor(self, *words: str) -> Ran:
+        """`replayproxy doctor WORDS`, which has no store."""
+        return self.call("doctor", *words)
+
+    def call(self, *words: str, env: dict[str, str] | None = None, timeout: float = 90) -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "replayproxy", *words],
             capture_output=True, text=True, timeout=timeout, cwd=self.path, env={**os.environ, **(env or {})},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from replayproxy.session.canary_clients import Client, Way
 
@@ -29,7 +30,7 @@ BABBLES = "import os\nos.write(1, os.urandom(300_000))\nos.write(2, os.urandom(3
 SENDS_AND_FAILS = OBEYS.rpartition("sys.exit(")[0] + "connection.getresponse()\nsys.exit('I do not like it')\n"
 
 
-def fake(name: str, source: str, *ways: Way, seconds: float = 20.0, **given: str) -> Client:
+def fake(name: str, source: str, *ways: Way, seconds: float = 20.0, **given: Any) -> Client:
     """A client that is this interpreter with `source`. Its time is long: a test's machine may be busy."""
     how = "forward" if any(style == "forward" for style, _ in ways) else "{how}"
     return Client(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import replace
 
 import pytest
 
 from replayproxy.errors import WrongUsage
-from replayproxy.session.canary import Canary, Wanted, canaries, find_clients, wanted
+from replayproxy.session.canary import NO_TIME, Canary, Wanted, canaries, find_clients, proxied, wanted
 from replayproxy.session.canary_clients import CLIENTS, STYLES, Client
+from replayproxy.session.proxied import PROXY_VARIABLES
 from tests.session.canary_fakes import (
     BABBLES,
     CRASHES,
     DROPS_THE_PATH,
     HANGS,
+    IGNORES_THE_PROXY,
     OBEYS,
     SENDS_AND_FAILS,
     fake,
@@ -48,9 +51,52 @@ async def test_each_client_s_end_is_what_the_recorder_and_the_stand_in_saw() -> 
     assert time.monotonic() - began < 30
 
 
+async def test_in_forward_style_one_that_ignores_the_variables_is_seen_to_pass_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")  # as many machines have it; record takes it out
+    ends = await tried(
+        fake("obeys", OBEYS, ("forward", "http")),
+        fake("ignores", IGNORES_THE_PROXY, ("forward", "http"), past="do this"),
+        fake("unset", OBEYS, ("forward", "http"), without=("http_proxy",)),
+        fake("tells-no-name", OBEYS.replace("at.username", "False"), ("forward", "http")),
+        fake("does-both", IGNORES_THE_PROXY + OBEYS, ("forward", "http")),
+    )
+    assert {name: (one.result, one.episode) for name, one in ends.items()} == {
+        "obeys": ("recorded", True), "ignores": ("passed-by", False), "unset": ("passed-by", False),
+        "tells-no-name": ("recorded", False), "does-both": ("passed-by", False),
+    }  # fmt: skip
+    assert ends["ignores"].hint == "do this"
+    assert "--episode NAME" in ends["tells-no-name"].hint
+
+
+async def test_an_inherited_proxy_that_takes_the_listener_s_traffic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    obeys_always = OBEYS.replace('if how == "forward" else None', "")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        for name in PROXY_VARIABLES:
+            monkeypatch.setenv(name, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        ends = await tried(fake("sent-elsewhere", obeys_always), fake("obeys", OBEYS))
+    assert ends["sent-elsewhere"].result == "failed"
+    assert ends["sent-elsewhere"].hint.endswith("NO_PROXY=127.0.0.1")
+    assert ends["obeys"].result == "recorded"
+
+
+@pytest.mark.parametrize(
+    ("environ", "known"),
+    [
+        ({}, False), ({"HTTP_PROXY": ""}, False), ({"HTTP_PROXY": "http://p"}, True), ({"all_proxy": "p"}, True),
+        ({"https_proxy": "http://p", "NO_PROXY": "localhost, 127.0.0.1"}, False),
+        ({"https_proxy": "http://p", "no_proxy": "*"}, False), ({"https_proxy": "http://p", "no_proxy": ".corp"}, True),
+    ],
+)  # fmt: skip
+def test_whether_a_proxy_would_take_the_listener_s_traffic(environ: dict[str, str], known: bool) -> None:
+    assert proxied(environ) is known
+
+
 async def test_what_has_no_time_left_is_not_taken_for_good() -> None:
     ends = await tried(fake("obeys", OBEYS), seconds=0.0)
-    assert (ends["obeys"].result, ends["obeys"].hint) == ("failed", "no time was left for it: --clients obeys")
+    assert (ends["obeys"].result, ends["obeys"].hint) == ("failed", NO_TIME)
 
 
 async def test_without_a_client_no_recorder_is_started() -> None:

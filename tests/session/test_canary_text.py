@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from replayproxy.session.canary import Canary
+from replayproxy.session.canary import NO_TIME, Canary
 from replayproxy.session.canary_clients import Client, Style, Transport
 from replayproxy.session.canary_text import told
 from replayproxy.session.diagnosis import Diagnosis
@@ -52,6 +52,12 @@ def test_one_that_is_recorded_in_no_episode_is_not_well() -> None:
 def test_one_that_failed_says_why() -> None:
     failed = canary("a", result="failed", episode=False, hint="no end within 5 s")
     assert lines(failed) == [("WARN", "listener URL, path appended: a/1.0: failed: no end within 5 s")]
+
+
+def test_one_that_there_was_no_time_for_is_no_failure_of_it_and_no_success() -> None:
+    late = canary("a", result="failed", episode=False, hint=NO_TIME)
+    assert lines(late) == [("----", f"listener URL, path appended: a/1.0: {NO_TIME}")]
+    assert exit_of(canary("a", result="failed", episode=False, hint=NO_TIME, named=True)) == 3
 
 
 def test_what_is_not_there_is_listed_as_not_tried_and_never_as_good() -> None:

@@ -116,6 +116,22 @@ async def test_a_state_that_does_not_stand_still_is_a_warning_that_names_the_row
     assert found.proves["stale-read"] == "confirmed"
 
 
+@pytest.mark.parametrize(
+    ("no_proxy", "host", "known"),
+    [
+        ("localhost,127.0.0.1", "127.0.0.1", False), ("", "10.0.3.7", False), ("10.0.0.0/8", "10.0.3.7", True),
+        (".corp", "crm.corp", True), ("crm.corp", "crm.corp", True), ("corp", "crmcorp", False),
+        ("*.corp, other", "crm.corp", True), ("crm.corp:9000", "crm.corp", True), ("fd00::/8", "10.0.3.7", False),
+    ],
+)  # fmt: skip
+def test_an_inherited_exception_for_the_environment_s_host_is_a_warning(no_proxy: str, host: str, known: bool) -> None:
+    found = Diagnosis()
+    envs = [EnvSpec(name="crm", upstream=f"http://{host}:9000"), EnvSpec(name="later", upstream="dynamic")]
+    doctor_listeners.excepted(envs, {"NO_PROXY": no_proxy}, found)
+    assert level(found, "NO_PROXY names the host of crm") == (["WARN"] if known else [])
+    assert len(found.checks) == known
+
+
 async def test_a_listener_that_cannot_be_opened_is_the_world_s_fault(url: str) -> None:
     port = int(url.rpartition(":")[2])
     found = await diagnose(options(EnvSpec(name="crm", upstream=url, port=port)))
