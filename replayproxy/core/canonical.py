@@ -1,28 +1,20 @@
-"""The canonical form of requests and bodies: what makes two requests one, in one table.
+"""The canonical form of requests and bodies: what makes two requests one, by the rules of one table.
 
-| part of a request | in the key | rule |
-|---|---|---|
-| environment, method | yes | as they are |
-| path | yes | raw bytes: percent-encoding, dots and doubled slashes are kept |
-| query | yes | order between names ignored, within one name kept; `tag`, `tag=` and no `tag` are three things |
-| body, JSON | yes | by exact value: member order and white space ignored, 1 = 1.0 = 1e0, strings as they are |
-| body, form | yes | like a query |
-| body, other, undecodable, or larger than `VIEW_LIMIT` | yes | byte for byte |
-| Range, If-*, Authorization, X-Api-Key, Api-Key | yes | value as sent |
-| Content-Type | yes | media type without regard to case, parameters in any order |
-| Upgrade to a WebSocket, Sec-WebSocket-Protocol | yes | a handshake is no plain GET of the same path |
-| any other header | no | recorded, shown, never matched |
+`BODY_RULES` and `KEY_FIELDS` decide; `KEY_TABLE` says the same in words, and docs/matching.md is made from it.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from replayproxy.core import jsonvalue
+from replayproxy.core.multipart import boundary_of, parts_key, parts_of, without_boundary
 from replayproxy.core.values import Body, Fields, Request
 
 VIEW_LIMIT = 8 * 1024 * 1024
@@ -138,17 +130,72 @@ def view(fields: Fields, body: Body | None) -> View:
     data = decoded(fields, body.inline)
     if data is None:
         return View(kind=Kind.BYTES, value=body.inline, key=b"bytes:" + body.digest)
-    if is_json_type(kind):
-        try:
-            tree = jsonvalue.parse(data)
-            return View(kind=Kind.JSON, value=tree, key=b"json:" + digest(jsonvalue.canonical(tree)))
-        except jsonvalue.NotJson:
-            pass  # a body that is not what its header says is compared as bytes
-    if kind == b"application/x-www-form-urlencoded":
-        pairs = split_query(data)
-        return View(kind=Kind.FORM, value=pairs, key=b"form:" + digest(_multimap_bytes(pairs)))
+    for rule in BODY_RULES:
+        if rule.applies(kind) and (seen := rule.read(fields, data)) is not None:
+            return seen
     sort = Kind.TEXT if kind.startswith(b"text/") or kind.endswith((b"/xml", b"+xml")) else Kind.BYTES
     return View(kind=sort, value=data, key=b"bytes:" + digest(data))
+
+
+def _json_view(_: Fields, data: bytes) -> View | None:
+    try:
+        tree = jsonvalue.parse(data)
+        return View(kind=Kind.JSON, value=tree, key=b"json:" + digest(jsonvalue.canonical(tree)))
+    except jsonvalue.NotJson:
+        return None  # a body that is not what its header says is compared as bytes
+
+
+def _form_view(_: Fields, data: bytes) -> View:
+    pairs = split_query(data)
+    return View(kind=Kind.FORM, value=pairs, key=b"form:" + digest(_multimap_bytes(pairs)))
+
+
+def _multipart_view(fields: Fields, data: bytes) -> View | None:
+    boundary = boundary_of(field(fields, b"content-type") or b"")
+    parts = parts_of(data, boundary) if boundary else None
+    return None if parts is None else View(kind=Kind.BYTES, value=data, key=MULTIPART + digest(parts_key(parts)))
+
+
+MULTIPART = b"multipart:"
+"""How the key of a multipart body begins whose boundary does not count."""
+
+
+class BodyRule(NamedTuple):
+    """How bodies of some media types are looked at. `read` None: the body is not what its type says."""
+
+    name: str
+    applies: Callable[[bytes], bool]
+    read: Callable[[Fields, bytes], View | None]
+    rule: str
+
+
+BODY_RULES = (
+    BodyRule("JSON", is_json_type, _json_view,
+             "by exact value: member order and white space ignored, 1 = 1.0 = 1e0, strings as they are"),
+    BodyRule("form", lambda kind: kind == b"application/x-www-form-urlencoded", _form_view, "like a query"),
+    BodyRule("multipart", lambda kind: kind.startswith(b"multipart/"), _multipart_view,
+             "by its parts in order: their headers and bytes; the boundary counts neither here nor in Content-Type"),
+)  # fmt: skip
+
+KEY_TABLE: tuple[tuple[str, str, str], ...] = (
+    ("environment, method", "yes", "as they are"),
+    ("path", "yes", "raw bytes: percent-encoding, dots and doubled slashes are kept"),
+    ("query", "yes",
+     ("raw bytes; order between names ignored, within one name kept; `tag`, `tag=` and no `tag` are three things, "
+      "`/list?` and `/list` two")),
+    *((f"body, {rule.name}", "yes", rule.rule) for rule in BODY_RULES),
+    ("body, JSON-RPC 2.0 call", "yes",
+     ("like JSON; its `id`, `_meta.progressToken` and the `requestId` of a cancellation bind, and only that they "
+      "are there is in the key")),
+    ("body, other, undecodable, malformed, or larger than 8 MiB", "yes", "byte for byte"),
+    ("body, none", "yes", "\"not captured\", empty, and `\"\"` are three bodies; no parser runs on zero bytes"),
+    ("Range, If-*", "yes", "value as sent: they choose the representation"),
+    ("Authorization, X-Api-Key, Api-Key", "yes", "by alias: the token that stands for the credential, else as sent"),
+    ("Content-Type", "yes", "media type without regard to case, parameters in any order"),
+    ("Upgrade to a WebSocket, Sec-WebSocket-Protocol", "yes", "a handshake is no plain GET of the same path"),
+    ("any other header", "no", "recorded, shown, never matched"),
+)  # fmt: skip
+"""Part, whether it is in the key, and the rule: the words for what this module does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,31 +217,43 @@ def split_target(target: bytes) -> tuple[bytes, bytes | None]:
 
 
 def request_key(env: str, request: Request) -> RequestKey:
-    """The key of the table above."""
+    """The key of `KEY_TABLE`, with the ids of JSON-RPC calls in it (`core.callids` takes them out for a replay)."""
+    return key_of(env, request, view(request.fields, request.body).key)
+
+
+def key_of(env: str, request: Request, body: bytes) -> RequestKey:
+    """The key of a request whose body has that key."""
     path, query = split_target(request.target)
     return RequestKey(
         env=env,
         method=request.method,
         path=path,
         query=None if query is None else _multimap(split_query(query)),
-        fields=_key_fields(request.fields),
-        body=view(request.fields, request.body).key,
+        fields=_key_fields(request.fields, bounded=not body.startswith(MULTIPART)),
+        body=body,
     )
 
 
-def _key_fields(fields: Fields) -> tuple[tuple[bytes, bytes], ...]:
+def _key_fields(fields: Fields, *, bounded: bool) -> tuple[tuple[bytes, bytes], ...]:
     out = []
     for name in KEY_FIELDS:
-        values = all_fields(fields, name)
-        if name == b"upgrade":
-            # Whether h2c or anything else was offered is the connection's business.
-            values = tuple(b"websocket" for value in values if value.strip().lower() == b"websocket")
-        out += [(name, _content_type(value) if name == b"content-type" else value) for value in values]
+        for value in all_fields(fields, name):
+            if name == b"content-type":
+                out.append((name, _content_type(value if bounded else without_boundary(value))))
+            elif name != b"upgrade":
+                out.append((name, value))
+            elif value.strip().lower() == b"websocket":
+                # Whether h2c or anything else was offered is the connection's business.
+                out.append((name, b"websocket"))
     return tuple(out)
 
 
+_PARAMETERS = re.compile(rb';(?=(?:[^"]*"[^"]*")*[^"]*\Z)')
+
+
 def _content_type(value: bytes) -> bytes:
-    head, *parameters = [part.strip() for part in value.split(b";")]
+    # A semicolon inside quotes separates nothing.
+    head, *parameters = [part.strip() for part in _PARAMETERS.split(value)]
     named = []
     for parameter in parameters:
         name, equals, text = parameter.partition(b"=")

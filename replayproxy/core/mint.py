@@ -266,10 +266,16 @@ def rewrite_answer(response: Response, renames: Renames) -> Response:
     fields = tuple((name, applied(value, token_edits(value, renames.tokens))) for name, value in response.fields)
     body = _body(response.fields, response.body, renames)
     if body is not response.body and body is not None:
-        fields = tuple((n, b"%d" % body.size if n.lower() == b"content-length" else v) for n, v in fields)
+        grown = body.size - (response.body.size if response.body else 0)
+        fields = tuple((n, _longer(v, grown) if n.lower() == b"content-length" else v) for n, v in fields)
     if body is response.body and fields == response.fields:
         return response
     return replace(response, fields=fields, body=body)
+
+
+def _longer(length: bytes, by: int) -> bytes:
+    """Of an answer that was cut, the length that it announced is more than its body has."""
+    return b"%d" % (int(length) + by) if length.strip().isdigit() else length
 
 
 def _body(fields: Fields, body: Body | None, renames: Renames) -> Body | None:

@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from replayproxy.core import jsonvalue
 from replayproxy.core.nearest import Near
+from replayproxy.core.nonces import Binding
+from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Divergence, Grade, MessageMiss, Miss, Replayer
 from replayproxy.core.script import Entry, Script
 from replayproxy.core.secrets import without_parameters
-from replayproxy.core.unlike import text
+from replayproxy.core.unlike import plain, text
 from replayproxy.core.values import Request
 from replayproxy.errors import Exit
 
 LISTED = 100
 """So many unused exchanges and misses are listed in a receipt; the numbers count all."""
+
+BINDINGS_LISTED = 10_000
 
 MISS_STATUS = 470
 MISS_CLOSE = 4470
@@ -71,6 +76,8 @@ def miss_document(script: Script, miss: Miss, near: Sequence[Near] | None = None
 
 
 def _why(script: Script, miss: Miss, found: Sequence[Near]) -> str:
+    if miss.clash:
+        return f"{script.address}: {miss.clash}"
     same = next((near for near in found if near.pointer is None), None)
     if same is not None:
         return f"{script.address}: {same.note}"
@@ -146,6 +153,8 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "requests_missed": tally.requests_missed,
         "first_divergence": _first(replayer, unused),
         "unused_exchanges": [_unused(script, entry) for entry in unused[:LISTED]],
+        "bindings": [binding_document(script, one) for one in replayer.bindings[:BINDINGS_LISTED]],
+        **_rules(script.rules, replayer.uses),
         "misses": [
             *(miss_document(script, miss) for miss in list(replayer.misses.values())[:LISTED]),
             *(message_document(script, miss) for miss in replayer.message_misses[:LISTED]),
@@ -155,6 +164,29 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
     if receipt["first_divergence"]:
         receipt["supported"] = "nothing the agent saw after the first divergence is supported by the recording"
     return receipt
+
+
+def binding_document(script: Script, binding: Binding) -> Document:
+    """A value that stood for a recorded one: which, since which exchange, at which place of its request."""
+    pair = (binding.recorded, binding.live)
+    if binding.scope == "json-rpc":
+        pair = tuple(plain(jsonvalue.parse(text)) for text in pair)
+    return {
+        "recorded": pair[0],
+        "live": pair[1],
+        "exchange": f"{script.address}/{binding.exchange}",
+        "place": binding.place,
+        "kind": binding.scope,
+    }
+
+
+def _rules(rules: Relaxation, uses: Mapping[str, int]) -> Document:
+    """Every rule with how often it was needed; those never needed, and those that have expired, by name."""
+    return {
+        "rules": [{"name": rule.name, "action": rule.action, "uses": uses.get(rule.name, 0)} for rule in rules.rules],
+        "unused_rules": [rule.name for rule in rules.rules if not uses.get(rule.name)],
+        "expired_rules": [rule.name for rule in rules.expired],
+    }
 
 
 def is_reproduced(receipt: Document) -> bool:
@@ -234,6 +266,7 @@ def run_receipt(
     strays: Sequence[Stray] = (),
     faults: Sequence[str] = (),
     contacts: int = 0,
+    rules: Relaxation | None = None,
 ) -> Document:
     """The receipt of a run: the sums, one receipt per touched episode, and the untouched by name.
 
@@ -251,6 +284,12 @@ def run_receipt(
     total["upstream_contacts"] = contacts
     total["faults"] = [*faults, *(f"{one['episode']}: {fault}" for one in episodes for fault in one["faults"])][:LISTED]
     total["first_divergence"] = _earliest(episodes, strays)
+    uses: dict[str, int] = {}
+    for one in episodes:
+        for rule in one["rules"]:
+            uses[rule["name"]] = uses.get(rule["name"], 0) + rule["uses"]
+    total |= _rules(rules or Relaxation(()), uses)
+    total["bindings"] = [binding for one in episodes for binding in one["bindings"]][:BINDINGS_LISTED]
     total["not_replayed"] = list(not_replayed)
     total["incomplete"] = list(incomplete)
     total["unattributed"] = [

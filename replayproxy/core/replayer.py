@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from replayproxy.core.canonical import RequestKey
 from replayproxy.core.conversation import Unlike
 from replayproxy.core.gates import Progress
+from replayproxy.core.matching import Grade as Grade
+from replayproxy.core.matching import Matcher, Unmatched
+from replayproxy.core.matching import Order as Order
+from replayproxy.core.mint import Renames
 from replayproxy.core.nearest import Near
+from replayproxy.core.nonces import Binding
 from replayproxy.core.script import Entry, Identified, Queue, Script
 from replayproxy.core.values import Outcome
 
@@ -23,39 +27,26 @@ MISSES_KEPT = 1000
 """So many different misses are kept with their detail; beyond it they are only counted."""
 
 
-class Grade(StrEnum):
-    """How near a request was to the recorded one that answered it."""
-
-    EXACT = "exact"
-    CANONICAL = "canonical"
-    RELAXED = "relaxed"  # by a rule
-    REPEAT = "repeat"  # by a rule
-
-
-class Order(StrEnum):
-    """`LANE`: the next of its key in its lane. `STRICT`: the next of its lane, whatever it is."""
-
-    LANE = "lane"
-    STRICT = "strict"
-
-
-# An attribute of an enumeration costs more than a name of the module.
-_EXACT, _CANONICAL, _BY_LANE = Grade.EXACT, Grade.CANONICAL, Order.LANE
-
-
 class Serve(NamedTuple):
-    """This recorded exchange is the answer, and is claimed. `number` counts the requests of the episode."""
+    """This recorded exchange is the answer, and is claimed. `number` counts the requests of the episode.
+
+    `renames`: live values that are to stand in the answer; None: it goes out as it is. `echoes`: bindings that are to
+    be listed if the answer holds their values (`Replayer.echoed`).
+    """
 
     entry: Entry
     grade: Grade
     number: int
+    renames: Renames | None = None
+    echoes: tuple[Binding, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Miss:
     """No recorded answer is left for this request. The same request in the same lane is one miss, counted.
 
-    `expected`: what `--order strict` would have taken instead. `near`: filled in by whoever looked.
+    `expected`: what `--order strict` would have taken instead. `near`: filled in by whoever looked. `clash`: why a
+    recorded request of this form was not taken for it.
     """
 
     asked: Identified
@@ -65,6 +56,7 @@ class Miss:
     count: int = 1
     expected: Entry | None = None
     near: tuple[Near, ...] = ()
+    clash: str = ""
 
 
 class MessageMiss(NamedTuple):
@@ -118,50 +110,60 @@ class Replayer:
         self.requests = 0
         self.misses: dict[tuple[str, RequestKey], Miss] = {}
         self.message_misses: list[MessageMiss] = []
-        self._next: dict[object, int] = {}
-        self._consumer: dict[int, int] = {}
+        self._matcher = Matcher(script, order)
+        self._consumer = self._matcher.consumer
         self._under_way: dict[Queue, int] = {}
         self._progress = Progress(script.gates)
+
+    def has_equal(self, asked: Identified, lane: str) -> bool:
+        """Whether an equal request is left. If not, `ask` parses the request once more (`Script.loosened`), unless that
+        was done before, in another thread."""
+        return self._matcher.head(asked, lane)[0] is not None
 
     def ask(self, asked: Identified, lane: str, at: int = 0) -> Serve | Miss:
         """Claims the answer to a request that has arrived whole."""
         self.requests += 1
-        entry, expected = self._find(asked, lane)
-        if entry is None:
-            return self._missed(asked, lane, at, expected)
-        self._consumer[entry.at] = self.requests
-        slot = (lane, asked.number)
+        matcher = self._matcher
+        found = matcher.find(asked, lane)
+        if isinstance(found, Unmatched):
+            return self._missed(asked, lane, at, found)
+        entry, grade = found.entry, found.grade
+        matcher.claim(found, self.requests)
+        slot = (lane, entry.number)
         others = self._under_way.get(slot, 0)
-        if others:
+        if others and not (entry.ids and entry.exact == asked.exact):
             # Two equal requests at once in one lane: which of them is the first cannot be known.
             self.tally.overlapping += 1
         self._under_way[slot] = others + 1
-        grade = _EXACT if entry.exact == asked.exact else _CANONICAL
         if entry.exchange.websocket is None:
             self.tally.served[grade] += 1  # of a conversation that is known when it is over: see `conversed`
+        if entry.echoes or entry.ids or matcher.renaming.tokens or matcher.named:
+            renames, echoes = matcher.renames(entry, asked)
+            return Serve(entry, grade, self.requests, renames, echoes)
         return Serve(entry, grade, self.requests)
 
-    def _find(self, asked: Identified, lane: str) -> tuple[Entry | None, Entry | None]:
-        script = self.script
-        by_key = self.order is _BY_LANE
-        slot: Queue | str = (lane, asked.number) if by_key else lane
-        queue = script.queues.get((lane, asked.number), ()) if by_key else script.lanes.get(lane, ())
-        position = self._next.get(slot, 0)
-        if position >= len(queue):
-            return None, None
-        entry = script.entries[queue[position]]
-        if entry.number != asked.number:
-            return None, entry
-        self._next[slot] = position + 1
-        return entry, None
+    def echoed(self, serve: Serve) -> None:
+        """The answer held a value that its request alone gave, and was given with the live one."""
+        for binding in serve.echoes:
+            self._matcher.renaming.note(binding)
 
-    def _missed(self, asked: Identified, lane: str, at: int, expected: Entry | None) -> Miss:
+    @property
+    def bindings(self) -> Sequence[Binding]:
+        return self._matcher.renaming.bindings
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """How often each rule was needed, by name."""
+        return self._matcher.uses
+
+    def _missed(self, asked: Identified, lane: str, at: int, why: Unmatched) -> Miss:
         self.tally.requests_missed += 1
         known = self.misses.get((lane, asked.key))
         if known is not None:
             known.count += 1
             return known
-        miss = Miss(asked=asked, lane=lane, number=self.requests, at=at, expected=expected)
+        miss = Miss(asked=asked, lane=lane, number=self.requests, at=at, expected=why.expected)
+        miss.clash = why.clash
         self.tally.misses += 1
         if len(self.misses) < MISSES_KEPT:
             self.misses[lane, asked.key] = miss

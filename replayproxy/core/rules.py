@@ -138,6 +138,16 @@ class RuleBook:
         return tuple(name for name, count in self.uses.items() if not count)
 
 
+def compiled(rule: Rule) -> tuple[re.Pattern[str], tuple[tuple[str, ...], ...]]:
+    """What a rule's `at` matches (`METHOD /path`), and every place, as tokens, that its pointer means."""
+    return _at(rule.at), _places(rule.pointer)
+
+
+def is_under(place: tuple[str, ...], tokens: tuple[str, ...]) -> bool:
+    """Whether `tokens` is what `place` names, or lies under it."""
+    return _under(place, tokens)
+
+
 def _at(at: str) -> re.Pattern[str]:
     """`GET /deals/{id}` with `*` for any run of characters; a template's `{..}` are one and the same."""
     text = at.strip() or "*"

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from replayproxy.core.canonical import KEY_FIELDS, RequestKey, request_key
+from replayproxy.core.callids import Ids, replay_key
+from replayproxy.core.canonical import KEY_FIELDS, RequestKey
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Gates, Move, gates
+from replayproxy.core.nonces import Origins, Shape, echoed, scoped, shape_of
+from replayproxy.core.relax import Relaxation, Relaxed
 from replayproxy.core.schedule import settled
 from replayproxy.core.values import Body, Event, Exchange, Fields, Outcome, Request
 
@@ -55,17 +58,33 @@ def exact_key(env: str, request: Request | Heard) -> Exact:
 
 
 class Identified(NamedTuple):
-    """A request that was asked, with the keys it is looked up by. `number` is the script's for the key."""
+    """A request that was asked, with the keys it is looked up by. `number` is the script's for the key.
+
+    `ids`: those of its JSON-RPC calls; None: they are the recorded ones. `loose`: what else it may be, where equal
+    requests are used up or there are none; None: nobody has looked.
+    """
 
     env: str
     heard: Request | Heard
     exact: Exact
     key: RequestKey
     number: int
+    ids: Ids | None = None
+    loose: Loose | None = None
 
     @property
     def request(self) -> Request:
         return self.heard.request() if isinstance(self.heard, Heard) else self.heard
+
+
+class Loose(NamedTuple):
+    """A request with its values taken out that agents mint, and as the user's rules leave it. None: not at all."""
+
+    shape: Shape | None
+    relaxed: Relaxed | None
+
+
+NOT_LOOSE = Loose(None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +92,8 @@ class Entry:
     """One recorded exchange. `at` is its place in the script; `skip` says why it is never served ("": it is).
 
     `owed`: a replay that leaves it unused has not reproduced the episode. Resets and probes are not owed.
-    `write`: it may have changed the environment. `number` is the script's for the key.
+    `write`: it may have changed the environment. `number` is the script's for the key. `ids`: those of its JSON-RPC
+    calls. `echoes`: headers that agents mint, whose values its answer may repeat.
     """
 
     at: int
@@ -84,6 +104,8 @@ class Entry:
     skip: str
     owed: bool
     write: bool
+    ids: Ids = ()
+    echoes: tuple[tuple[bytes, str], ...] = ()
 
     @property
     def seq(self) -> int:
@@ -99,6 +121,9 @@ class Script:
     """An episode ready to be replayed. `queues` and `lanes` hold places in `entries`, servable ones only, in order.
 
     Keys are numbered, because hashing one costs more than everything else that is done for a small request.
+
+    `loose`: by place, what an entry is apart from its minted values and by the rules (only where it is anything);
+    `shapes` and `relaxed` are the queues of these, by lane and key.
     """
 
     run: str
@@ -111,6 +136,10 @@ class Script:
     numbers: Mapping[RequestKey, int]
     gates: Gates
     lane_ambiguous: int
+    loose: Mapping[int, Loose] = field(default_factory=dict)
+    shapes: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
+    relaxed: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
+    rules: Relaxation = field(default_factory=lambda: Relaxation(()))
 
     @property
     def address(self) -> str:
@@ -124,8 +153,16 @@ class Script:
 
     def identify(self, env: str, heard: Request | Heard) -> Identified:
         """The request with its keys. Parses the body: for a large one, call it in another thread."""
-        key = request_key(env, heard.request() if isinstance(heard, Heard) else heard)
-        return Identified(env, heard, exact_key(env, heard), key, self.numbers.get(key, UNKNOWN))
+        key, ids = replay_key(env, heard.request() if isinstance(heard, Heard) else heard)
+        return Identified(env, heard, exact_key(env, heard), key, self.numbers.get(key, UNKNOWN), ids)
+
+    def loosened(self, asked: Identified) -> Identified:
+        """The request with what else it may be. Parses the body, like `identify`."""
+        if not self.shapes and not self.rules:
+            return asked._replace(loose=NOT_LOOSE)
+        shape = shape_of(asked.env, asked.request) if self.shapes else None
+        relaxed = self.rules.relaxed(asked.env, asked.request) if self.rules else None
+        return asked._replace(loose=Loose(shape, relaxed))
 
 
 def why_not_served(exchange: Exchange) -> str:
@@ -159,13 +196,21 @@ def build(
     load: Callable[[Body], Body] = lambda body: body,
     reads: Mapping[str, Sequence[str]] | None = None,
     events: Sequence[Event] = (),
+    rules: Relaxation | None = None,
+    elsewhere: str = "",
+    foreign_secrets: bool = False,
 ) -> Script:
     """The script of an episode's exchanges, which come in order with their numbers.
 
     `load` gives a body with its bytes where it is to be parsed (up to `canonical.VIEW_LIMIT`); it is asked for the
     body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
-    `events`: they tell when an agent left that did not wait for its answer.
+    `events`: they tell when an agent left that did not wait for its answer. `rules`: the user's. `elsewhere`: texts
+    from which the agent may have had a value (names, meta). `foreign_secrets`: see `core.nonces`.
     """
+    rules = rules or Relaxation(())
+    origins = Origins(elsewhere, foreign=foreign_secrets)
+    shapes: dict[int, Shape] = {}
+    relaxed: dict[int, Relaxed] = {}
     entries: list[Entry] = []
     numbers: dict[RequestKey, int] = {}
     queues: dict[Queue, list[int]] = defaultdict(list)
@@ -174,14 +219,23 @@ def build(
         body = exchange.request.body
         whole = exchange.request if body is None or body.inline is not None else _with_body(exchange.request, load)
         write = exchange.websocket is not None or is_write(whole, (reads or {}).get(exchange.env, ()))
-        key = request_key(exchange.env, whole)
-        entry = _entry(len(entries), exchange, whole, key, numbers.setdefault(key, len(numbers)), write)
+        key, ids = replay_key(exchange.env, whole)
+        entry = _entry(len(entries), exchange, whole, key, numbers.setdefault(key, len(numbers)), write, ids)
         entries.append(entry)
+        shape = shape_of(exchange.env, whole)
+        origins.request(entry.at, exchange.env, whole, shape)
+        if shape is not None:
+            shapes[entry.at] = shape
+        if rules and (by_rules := rules.relaxed(exchange.env, whole)) is not None:
+            relaxed[entry.at] = by_rules
         if not entry.skip:
             queues[exchange.lane, entry.number].append(entry.at)
             lanes[exchange.lane].append(entry.at)
     served = [entry for entry in entries if not entry.skip]
-    number_of = {entry.exchange.order: entry.number for entry in served}
+    # Calls that only their ids tell apart are told apart where the replay's agent chooses the same.
+    number_of = {entry.exchange.order: (entry.number, entry.ids) for entry in served}
+    minted = origins.minted([entry.exchange for entry in entries], load) if shapes else {}
+    loose = _loosened(served, shapes, relaxed, minted)
     ended = settled([entry.exchange for entry in served], events)
     return Script(
         run=run,
@@ -194,7 +248,31 @@ def build(
         numbers=numbers,
         gates=gates([_move(entry) for entry in served if entry.owed] if len(lanes) > 1 else ()),
         lane_ambiguous=lane_ambiguities(ended, lambda exchange: number_of[exchange.order]),
+        loose=loose,
+        shapes=_queues(entries, {at: one.shape.key for at, one in loose.items() if one.shape}),
+        relaxed=_queues(entries, {at: one.relaxed.shape.key for at, one in loose.items() if one.relaxed}),
+        rules=rules,
     )
+
+
+def _loosened(
+    served: Sequence[Entry], shapes: Mapping[int, Shape], relaxed: Mapping[int, Relaxed], minted: Mapping[str, str]
+) -> dict[int, Loose]:
+    found = {}
+    for entry in served:
+        shape, by_rules = scoped(shapes.get(entry.at), minted), relaxed.get(entry.at)
+        if by_rules is not None:
+            by_rules = replace(by_rules, shape=scoped(by_rules.shape, minted) or by_rules.shape)
+        if shape is not None or by_rules is not None:
+            found[entry.at] = Loose(shape, by_rules)
+    return found
+
+
+def _queues(entries: Sequence[Entry], keys: Mapping[int, RequestKey]) -> dict[tuple[str, RequestKey], list[int]]:
+    queues: dict[tuple[str, RequestKey], list[int]] = defaultdict(list)
+    for at, key in keys.items():
+        queues[entries[at].lane, key].append(at)
+    return dict(queues)
 
 
 def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:
@@ -202,7 +280,7 @@ def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:
     return replace(request, body=load(request.body))
 
 
-def _entry(at: int, exchange: Exchange, whole: Request, key: RequestKey, number: int, write: bool) -> Entry:
+def _entry(at: int, exchange: Exchange, whole: Request, key: RequestKey, number: int, write: bool, ids: Ids) -> Entry:
     return Entry(
         at=at,
         exchange=_lightened(exchange),
@@ -212,6 +290,8 @@ def _entry(at: int, exchange: Exchange, whole: Request, key: RequestKey, number:
         skip=why_not_served(exchange),
         owed=not (exchange.is_probe or exchange.is_reset),
         write=write,
+        ids=ids,
+        echoes=echoed(exchange),
     )
 
 

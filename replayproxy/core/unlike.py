@@ -12,7 +12,8 @@ from itertools import zip_longest
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import KEY_FIELDS, SECRET_KEY_FIELDS, Kind, RequestKey, view
+from replayproxy.core.canonical import KEY_FIELDS, MULTIPART, SECRET_KEY_FIELDS, Kind, RequestKey, View, field, view
+from replayproxy.core.multipart import Part, boundary_of, parts_of
 from replayproxy.core.secrets import is_secret_name, without_members
 from replayproxy.core.values import Body, Request
 
@@ -114,12 +115,32 @@ def _bodies(recorded: Request, asked: Request) -> Iterator[Difference]:
         return
     if before.kind is Kind.JSON and after.kind is Kind.JSON:
         yield from _trees(before.value, after.value, ("body",))
+    elif before.key.startswith(MULTIPART) and after.key.startswith(MULTIPART):
+        yield from _parts(_parts_in(recorded, before), _parts_in(asked, after))
     elif before.kind is Kind.FORM and after.kind is Kind.FORM:
         yield from _pairs("body/", _by_name(before.value), _by_name(after.value))
     elif isinstance(before.value, bytes) and isinstance(after.value, bytes) and before.kind is after.kind:
         yield "body", *_around(before.value, after.value)
     else:
         yield "body", _summary(recorded.body, before.kind), _summary(asked.body, after.kind)
+
+
+def _parts_in(request: Request, seen: View) -> Sequence[Part]:
+    return parts_of(seen.value, boundary_of(field(request.fields, b"content-type") or b"") or b"") or ()
+
+
+def _parts(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Difference]:
+    for index, (left, right) in enumerate(zip_longest(before, after)):
+        at = f"body/part/{index}"
+        if left is None or right is None:
+            yield at, *_both(left, right, lambda part: ABSENT if part is None else f"{len(part.data)} bytes")
+            continue
+        for name in dict.fromkeys(name for name, _ in (*left.fields, *right.fields)):
+            values = [[value for key, value in part.fields if key == name] for part in (left, right)]
+            if values[0] != values[1]:
+                yield f"{at}/{text(name)}", _joined(values[0]), _joined(values[1])
+        if left.data != right.data:
+            yield at, *_around(left.data, right.data)
 
 
 def _by_name(pairs: Sequence[tuple[bytes, bytes | None]]) -> dict[bytes, list[bytes | None]]:

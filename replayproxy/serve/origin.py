@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
+from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.receipt import MISS_STATUS, Document, message_document, no_episode_document
 from replayproxy.core.replayer import Grade, Miss, Serve
 from replayproxy.core.script import Heard, Identified
@@ -25,6 +26,7 @@ from replayproxy.core.values import Body
 from replayproxy.serve.bodies import read_body
 from replayproxy.serve.connection import connections
 from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
+from replayproxy.serve.renaming import event_rewriter
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
 from replayproxy.serve.visit import (
@@ -215,6 +217,8 @@ class Origin:
     async def _play(self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks) -> Ending:
         env = visit.door.env
         asked = scene.replayer.script.known(env, heard) or await self._identified(scene, env, heard)
+        if heard.body is not None and heard.body.size > PARSE_INLINE and not scene.replayer.has_equal(asked, lane):
+            asked = await asyncio.to_thread(scene.replayer.script.loosened, asked)
         found = scene.replayer.ask(asked, lane, self._now())
         if isinstance(found, Miss):
             await self._say_miss(visit, await scene.explain(found))
@@ -224,6 +228,8 @@ class Origin:
             await scene.turn(found)
         if found.entry.exchange.websocket is not None:
             return await self._converse(visit, scene, found, marks)
+        if found.renames is not None and (renamed := await scene.renamed(found)) is not None:
+            return await self._give(visit, renamed, marks)
         ready = scene.ready[found.entry.at]
         if ready is None or self._pace.speed:
             return await self._give(visit, found, marks)
@@ -314,7 +320,10 @@ class Origin:
 
     async def _send(self, visit: Visit, serve: Serve, planned: Plan) -> None:
         writer = cast("Writer", visit.request.writer)
-        visit.sender = Sender(writer, serve.entry.exchange, planned, self._pace, self.stage.reader.pieces)
+        renames = serve.renames if planned.body is not None and planned.body.size > VIEW_LIMIT else None
+        visit.sender = Sender(
+            writer, serve.entry.exchange, planned, self._pace, self.stage.reader.pieces, event_rewriter(serve, renames)
+        )
         await visit.sender.send()
 
     async def _hold(self, visit: Visit, scene: Scene, serve: Serve) -> None:

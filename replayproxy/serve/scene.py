@@ -11,12 +11,14 @@ from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
+from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.script import Entry, Heard, Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
 from replayproxy.errors import DamagedRecord
 from replayproxy.serve.identity import Known
 from replayproxy.serve.ready import Ready
+from replayproxy.serve.renaming import renamed
 from replayproxy.serve.resets import Resets
 from replayproxy.storage import Reader
 
@@ -27,8 +29,9 @@ STRAYS_KEPT = 1000
 LANES_KEPT = 10_000
 
 
-def load_script(reader: Reader, run: Run, episode: Episode) -> Script:
+def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | None = None) -> Script:
     """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged."""
+    told = (run.name, run.meta, episode.name, episode.task, episode.group, episode.meta, episode.envs, episode.instance)
 
     def load(body: Body) -> Body:
         return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
@@ -40,6 +43,8 @@ def load_script(reader: Reader, run: Run, episode: Episode) -> Script:
         load=load,
         reads={name: wiring.reads for name, wiring in run.envs.items()},
         events=reader.events(episode),
+        rules=rules,
+        elsewhere=repr(told),
     )
     if episode.seal is not None and episode.seal.exchanges != len(script.entries):
         raise DamagedRecord(
@@ -96,6 +101,13 @@ class Scene:
         miss.near = miss.near or near
         return miss_document(replayer.script, miss, near)
 
+    async def renamed(self, serve: Serve) -> Serve | None:
+        """The answer with its live values; None where it holds none and goes out as recorded."""
+        found = await renamed(serve, self._load)
+        if found is not None:
+            self.replayer.echoed(serve)
+        return found
+
     def _load(self, body: Body) -> Body:
         return body if body.size > VIEW_LIMIT else replace(body, inline=self._reader.body(body))
 
@@ -122,7 +134,9 @@ class Stage:
         now: Callable[[], int],
         unmarked: str | None = None,
         prepare: Callable[[Entry], Ready | None] | None = None,
+        rules: Relaxation | None = None,
     ) -> None:
+        self.rules = rules or Relaxation(())
         self.run = run
         self.sole = episodes[0] if sole else None
         self.unmarked = unmarked
@@ -239,7 +253,7 @@ class Stage:
         return scene
 
     def _read(self, episode: Episode) -> tuple[Script, list[Ready | None], set[Alias]]:
-        script, prepare = load_script(self._reader, self.run, episode), self._prepare
+        script, prepare = load_script(self._reader, self.run, episode, self.rules), self._prepare
         known = self.known
         aliases = known.aliases_of(entry.exchange for entry in script.entries) if known else set()
         return script, [prepare(entry) if prepare else None for entry in script.entries], aliases
@@ -281,6 +295,7 @@ class Stage:
             strays=list(self._strays.values()),
             faults=self.faults,
             contacts=contacts,
+            rules=self.rules,
         )
 
 

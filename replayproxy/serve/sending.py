@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from replayproxy.core.mint import EventRewriter
 from replayproxy.core.values import Body, Exchange, Outcome
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.wire import Framing, Plan, chunks_of, last_chunk, whole_body
@@ -69,8 +70,16 @@ class Sender:
     """Sends one answer. `whole` is True once all its bytes are handed over: what follows cannot be missed."""
 
     def __init__(
-        self, writer: Writer, exchange: Exchange, plan: Plan, pace: Pace, pieces: Callable[[Body], Iterator[bytes]]
+        self,
+        writer: Writer,
+        exchange: Exchange,
+        plan: Plan,
+        pace: Pace,
+        pieces: Callable[[Body], Iterator[bytes]],
+        rewriter: EventRewriter | None = None,
     ) -> None:
+        """`rewriter`: puts live values into an event stream that is not to be held in memory."""
+        self._rewriter = rewriter
         self._writer = writer
         self._plan = plan
         self._pace = pace
@@ -93,7 +102,10 @@ class Sender:
             await self._until(self._last or self._first)
         else:
             await self._until(self._first)
-        if plan.framing is Framing.CHUNKED:
+        if self._rewriter is not None and plan.body is not None and plan.framing is not Framing.LENGTH:
+            await self._writer.write(plan.head)
+            await self._events(plan.body, self._rewriter)
+        elif plan.framing is Framing.CHUNKED:
             await self._writer.write(plan.head)
             await self._chunked()
             await self._until(self._last)
@@ -143,6 +155,21 @@ class Sender:
                 open_bytes = opens
             open_bytes -= len(part)
             await self._writer.write((b"%x\r\n" % opens if opens else b"") + part + (b"" if open_bytes else b"\r\n"))
+
+    async def _events(self, body: Body, rewriter: EventRewriter) -> None:
+        """Whole events, in the recorded time; where they were cut is not kept, for their sizes changed."""
+        chunked = self._plan.framing is Framing.CHUNKED
+
+        async def put(data: bytes) -> None:
+            if data:
+                await self._writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+
+        async for _, instant, part in self._parts(body):
+            await self._until(instant)
+            await put(rewriter.feed(part))
+        await put(rewriter.close())
+        await self._until(self._last)
+        await self._last_write(last_chunk(self._plan) if chunked else b"")
 
     async def _parts(self, body: Body, *, whole_pieces: bool = False) -> AsyncIterator[tuple[int, int | None, bytes]]:
         """The body cut where its chunks began: (size of the chunk that begins here or 0, its instant, bytes).

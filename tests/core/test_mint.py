@@ -118,7 +118,7 @@ def test_chunk_boundaries_stay_and_sizes_are_those_of_the_new_bytes(sizes: list[
 def test_a_value_is_replaced_as_a_whole_token_in_fields_and_text_and_nowhere_else() -> None:
     sent = f'{{"a":"{UUID_A}","b":"x{UUID_A}","url":"/i/{UUID_A}?x=1","u":"{UUID_A}-2"}}'.encode()
     made = response(201, sent, headers={"Content-Type": "application/json", "Location": f"/i/{UUID_A}",
-                                        "Content-Length": "1", "X-Request-Id": UUID_A})  # fmt: skip
+                                        "Content-Length": str(len(sent)), "X-Request-Id": UUID_A})  # fmt: skip
     longer = UUID_B + "f0"
     changed = rewrite_answer(made, Renames(tokens={UUID_A: longer}))
     assert changed.body is not None
@@ -138,13 +138,20 @@ def test_what_holds_nothing_to_rename_comes_back_as_the_same_object() -> None:
 
 
 def test_a_coded_body_is_coded_anew_where_something_in_it_changed() -> None:
-    kind = {"Content-Type": "application/json", "Content-Encoding": "gzip", "Content-Length": "0"}
-    made = response(200, gzip.compress(f'{{"a":"{UUID_A}"}}'.encode()), headers=kind)
+    coded = gzip.compress(f'{{"a":"{UUID_A}"}}'.encode())
+    kind = {"Content-Type": "application/json", "Content-Encoding": "gzip", "Content-Length": str(len(coded))}
+    made = response(200, coded, headers=kind)
     changed = rewrite_answer(made, Renames(tokens={UUID_A: UUID_B}))
     assert changed.body is not None
     assert changed.body.inline is not None
     assert gzip.decompress(changed.body.inline) == f'{{"a":"{UUID_B}"}}'.encode()
     assert dict(changed.fields)[b"Content-Length"] == b"%d" % changed.body.size
+
+
+def test_the_length_of_an_answer_that_was_cut_stays_longer_than_what_came_of_it() -> None:
+    sent = f"made {UUID_A}".encode()
+    made = response(200, sent, headers={"Content-Type": "text/plain", "Content-Length": "1000"})
+    assert dict(rewrite_answer(made, Renames(tokens={UUID_A: UUID_B + "ff"})).fields)[b"Content-Length"] == b"1002"
 
 
 def test_a_small_value_is_renamed_only_under_its_own_name() -> None:

@@ -1,0 +1,301 @@
+"""Which values of a recording its agent minted: a replay's agent mints others, and is to be understood all the same.
+
+A value is minted when it is told by itself (`core.opaque`: 46 bits and more), was first seen in a request, and in no
+earlier answer nor anywhere else. A name that only the environment can have given is none, though first seen in a
+request (it may stand in the agent's prompt): in a path, but for PUT; and under the name of a collection of the
+environment, unless the request creates one. Such a value stays in the key as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from replayproxy.core.callids import replay_key
+from replayproxy.core.canonical import (
+    SECRET_KEY_FIELDS,
+    VIEW_LIMIT,
+    RequestKey,
+    decoded,
+    field,
+    media_type,
+    split_target,
+)
+from replayproxy.core.effects import SAFE_METHODS, json_rpc_calls
+from replayproxy.core.mint import is_text
+from replayproxy.core.multipart import boundary_of
+from replayproxy.core.opaque import collection_of, is_opaque, singular
+from replayproxy.core.rewrite import VALUE, Scope, rewrite, subject
+from replayproxy.core.tokens import fresh_alike
+from replayproxy.core.values import Body, Exchange, Request, Response
+
+VALUES, CREDENTIALS = "value", "credential"
+"""Within which a binding holds: values told by themselves, credentials of a recording made under another key."""
+
+TOKEN = re.compile(r"rp-secret-[a-z2-7]{24}")
+"""What stands in a recording for a credential."""
+
+HOLE = "~hole~"
+_FEW = 16  # so many are looked for one by one; more by a set of the answer's tokens
+_PLAIN = re.compile(rb"[0-9A-Za-z_-]{8,}")
+_LONG = re.compile(rb"[0-9A-Za-z_+/=.~-]{8,}")
+_CREATES = frozenset({"create", "add", "new", "make", "insert", "post", "register", "open", "start", "submit", "send"})
+
+
+class Slot(NamedTuple):
+    """One value told by itself, where it stands. `scope` "": it is no agent's, and must be equal."""
+
+    place: str
+    value: str
+    scope: str = ""
+
+
+class Shape(NamedTuple):
+    """A request with a hole where each such value is, and the values in the order of their places."""
+
+    key: RequestKey
+    slots: tuple[Slot, ...]
+
+
+def shape_of(env: str, request: Request) -> Shape | None:
+    """None for a request without any such value. Parses the body."""
+    if not _may_hold(request):
+        return None
+    found: list[Slot] = []
+    boundary = (boundary_of(field(request.fields, b"content-type") or b"") or b"").decode("latin-1")
+
+    def lookup(place: str, scopes: tuple[Scope, ...], text: str) -> str | None:
+        if VALUE not in scopes or (boundary and boundary.strip("-") in text):
+            return None
+        if place.startswith("header/") and not (_is_key_header(place) and TOKEN.fullmatch(text)):
+            return None
+        found.append(Slot(place, text))
+        return HOLE
+
+    holed = rewrite(request, env, lookup)
+    if not found:
+        return None
+    # The order of a query's names, or of an object's members, is not to decide which value meets which.
+    return Shape(replay_key(env, holed)[0], tuple(sorted(found, key=lambda slot: slot.place)))
+
+
+def _is_key_header(place: str) -> bool:
+    return place.removeprefix("header/").encode("latin-1") in SECRET_KEY_FIELDS
+
+
+def _may_hold(request: Request) -> bool:
+    body = request.body.inline if request.body is not None else None
+    plain = decoded(request.fields, body) if body and len(body) <= VIEW_LIMIT else None
+    texts = [request.target, plain or b"", *(v for n, v in request.fields if n.lower() in SECRET_KEY_FIELDS)]
+    return any(is_opaque(one) for text in texts for one in _pieces(text))
+
+
+def _pieces(text: bytes) -> Iterable[str]:
+    """Tokens as `rewrite` may find them: cut at `/` and `=`, which it does in paths and queries, and not."""
+    for match in _LONG.finditer(text):
+        whole = unquote(match.group().decode("latin-1"))
+        yield whole
+        yield from re.split(r"[/=.]", whole)
+
+
+class Origins:
+    """Finds out, exchange by exchange in their order, which values the agent minted."""
+
+    def __init__(self, elsewhere: str = "", *, foreign: bool = False) -> None:
+        """`elsewhere`: the texts in which the agent may have read a value. `foreign`: the credentials' tokens were
+        made with another key than ours, so that none of them can come again."""
+        self._elsewhere = elsewhere
+        self._foreign = foreign
+        self._first: dict[str, int] = {}
+        self._introduced: dict[str, tuple[str, str | None]] = {}
+        self._collections: dict[str, set[str]] = {}
+
+    def request(self, at: int, env: str, request: Request, shape: Shape | None) -> None:
+        """Notes the values of the request at that place of the script."""
+        path, _ = split_target(request.target)
+        words = {singular(unquote(part.decode("latin-1"))) for part in path.split(b"/") if part}
+        self._collections.setdefault(env, set()).update(words)
+        for slot in shape.slots if shape else ():
+            if slot.value not in self._first:
+                self._first[slot.value] = at
+                if _can_introduce(request, slot.place):
+                    self._introduced[slot.value] = (env, _named_for(request, slot.place))
+
+    def minted(self, answers: Sequence[Exchange], load: Callable[[Body], Body]) -> Mapping[str, str]:
+        """The scope of every minted value. `answers` are the exchanges by place; `load` gives a body's bytes."""
+        scopes = {value: CREDENTIALS for value in self._first if self._foreign and TOKEN.fullmatch(value)}
+        candidates = {
+            value for value, (env, owner) in self._introduced.items()
+            if value not in scopes and owner not in self._collections[env] and not TOKEN.fullmatch(value)
+            and value not in self._elsewhere
+        }  # fmt: skip
+        last = max((self._first[value] for value in candidates), default=0)
+        for at, exchange in enumerate(answers[:last]):
+            if not candidates:
+                break
+            candidates -= {one for one in _told(exchange.response, candidates, load) if self._first[one] > at}
+        return scopes | dict.fromkeys(candidates, VALUES)
+
+
+def _can_introduce(request: Request, place: str) -> bool:
+    """Whether a name that is new to the environment may stand there: of a path, only where PUT names what it makes."""
+    return not place.startswith(("path/", "header/")) or request.method == b"PUT"
+
+
+def _named_for(request: Request, place: str) -> str | None:
+    """The collection whose member the place's name says it is; None: it says so of none, or of what is created."""
+    if place.startswith("path/"):
+        return None
+    about = subject(request)
+    tokens = tuple(part for part in re.split(r"[/#.]", place)[1:] if part)
+    name = next((token for token in reversed(tokens) if not token.isdigit()), "")
+    owner = collection_of((name,), about) or singular(name)
+    return None if owner == about and _creates(request) else owner
+
+
+def _creates(request: Request) -> bool:
+    calls = json_rpc_calls(request)
+    if calls is None:
+        return request.method not in SAFE_METHODS and request.method not in (b"PATCH", b"DELETE")
+    names = [str((call.get("params") or {}).get("name", "")) for call in calls if isinstance(call.get("params"), dict)]
+    words = {word.lower() for name in names for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+    return bool(words & _CREATES)
+
+
+def _told(response: Response | None, wanted: set[str], load: Callable[[Body], Body]) -> set[str]:
+    """Those of the wanted values that an answer holds, in a field or in its body."""
+    if response is None:
+        return set()
+    texts = [value for _, value in response.fields]
+    body = response.body
+    if body is not None and body.size and body.size <= VIEW_LIMIT:
+        data = (body if body.inline is not None else load(body)).inline or b""
+        texts.append(decoded(response.fields, data) or data)
+    whole = b"\n".join(texts)
+    if len(wanted) <= _FEW:
+        return {one for one in wanted if one.encode() in whole}
+    tokens = {match.group().decode() for match in _PLAIN.finditer(whole)}
+    return {one for one in wanted if one in tokens or (not _PLAIN.fullmatch(one.encode()) and one.encode() in whole)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A recorded value and the live one that stands for it, and where it was first seen so."""
+
+    recorded: str
+    live: str
+    exchange: int
+    place: str
+    scope: str = VALUES
+
+
+class Clash(NamedTuple):
+    """Why two requests of one shape are not one: at this place the recorded value is bound to another, or the live
+    one stands for another. `text` says so; "" where the values are simply not the same."""
+
+    place: str
+    recorded: str
+    live: str
+    text: str = ""
+
+
+class Renaming:
+    """The injective map of one replayed episode, from recorded to live values."""
+
+    def __init__(self) -> None:
+        self.bindings: list[Binding] = []
+        self.live: dict[tuple[str, str], str] = {}
+        self._back: dict[tuple[str, str], str] = {}
+        self._since: dict[tuple[str, str], int] = {}
+        self.tokens: dict[str, str] = {}
+        """Recorded to live, where they differ."""
+
+    def unify(self, recorded: Sequence[Slot], live: Sequence[Slot]) -> dict[Slot, str] | Clash:
+        """What would have to be bound newly for these to be one; nothing is bound yet."""
+        new: dict[Slot, str] = {}
+        back: dict[tuple[str, str], str] = {}
+        if len(recorded) != len(live):
+            return Clash("body", "", "")
+        for was, now in zip(recorded, live, strict=True):
+            if was.place != now.place or (not was.scope and was.value != now.value):
+                return Clash(was.place, was.value, now.value)
+            if not was.scope:
+                continue
+            held = self.live.get((was.scope, was.value)) or next(
+                (text for slot, text in new.items() if (slot.scope, slot.value) == (was.scope, was.value)), None
+            )
+            if held is not None:
+                if held != now.value:
+                    return Clash(was.place, was.value, now.value, self._held(was, held))
+                continue
+            other = self._back.get((was.scope, now.value)) or back.get((was.scope, now.value))
+            if other is not None:
+                text = f"{now.value} stands for {other} already, and cannot stand for {was.value} as well"
+                return Clash(was.place, was.value, now.value, text)
+            if not alike(was, now.value):
+                return Clash(was.place, was.value, now.value)
+            new[was] = now.value
+            back[was.scope, now.value] = was.value
+        return new
+
+    def _held(self, was: Slot, held: str) -> str:
+        since = self._since.get((was.scope, was.value))
+        where = f" since exchange {since}" if since is not None else " in this request"
+        return f"{was.value} is bound to {held}{where}"
+
+    def bind(self, slots: Mapping[Slot, str], seq: int) -> None:
+        """Holds these from now on. A value that came as it was recorded stands for itself, and is not listed."""
+        for slot, text in slots.items():
+            self.live[slot.scope, slot.value] = text
+            self._back[slot.scope, text] = slot.value
+            self._since[slot.scope, slot.value] = seq
+            if text != slot.value:
+                self.note(Binding(recorded=slot.value, live=text, exchange=seq, place=slot.place, scope=slot.scope))
+                self.tokens[slot.value] = text
+
+    def knows(self, live: Sequence[Slot]) -> bool:
+        """Whether one of these live values stands for a recorded one already."""
+        return any((scope, slot.value) in self._back for slot in live for scope in (slot.scope, VALUES, CREDENTIALS))
+
+    def note(self, binding: Binding) -> None:
+        """Lists a binding that holds for one exchange only, or was made by `bind`."""
+        self.bindings.append(binding)
+
+
+def alike(was: Slot, now: str) -> bool:
+    """Whether a live value can be another of the kind that was recorded."""
+    if was.scope == CREDENTIALS:
+        return bool(TOKEN.fullmatch(now))
+    return was.scope != VALUES or was.value == now or fresh_alike(was.value, now)
+
+
+def scoped(shape: Shape | None, minted: Mapping[str, str]) -> Shape | None:
+    """The recorded shape with the scope of each of its values; None where none of them was minted."""
+    if shape is None or not any(slot.value in minted for slot in shape.slots):
+        return None
+    return shape._replace(
+        slots=tuple(slot._replace(scope=slot.scope or minted.get(slot.value, "")) for slot in shape.slots)
+    )
+
+
+ECHOED = frozenset({b"idempotency-key", b"x-idempotency-key", b"x-request-id", b"request-id", b"x-correlation-id",
+                    b"correlation-id", b"x-client-request-id", b"x-amzn-trace-id", b"traceparent"})  # fmt: skip
+"""Headers that agents mint. They are not in the key; an answer that repeats one of them is rewritten."""
+
+
+def echoed(exchange: Exchange) -> tuple[tuple[bytes, str], ...]:
+    """The minted headers of a request whose value its answer repeats, or may repeat (its body is in the store)."""
+    response = exchange.response
+    named = [(n.lower(), v) for n, v in exchange.request.fields if n.lower() in ECHOED and len(v) >= 8]
+    if not named or response is None:
+        return ()
+    body = response.body
+    data = body.inline or b"" if body is not None else b""
+    unseen = (
+        body is not None and body.inline is None and body.size <= VIEW_LIMIT and is_text(media_type(response.fields))
+    )
+    plain = (decoded(response.fields, data) or b"") + b"\n" + b"\n".join(value for _, value in response.fields)
+    return tuple((name, value.decode("latin-1")) for name, value in named if unseen or value in plain)
