@@ -50,8 +50,9 @@ types: .venv/.dev ## mypy, strict
 wheel-check: .venv/.dev ## the built wheel, alone in a fresh environment: one import package, and the demo
 	sh tests/wheel_alone.sh $(BIN)/python
 
-docs: .venv/.dev ## docs/cli.md from --help, docs/demo.svg from a run of the demo
+docs: .venv/.dev ## docs/cli.md from --help, the table of docs/matching.md, docs/demo.svg from a run of the demo
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_matching.py
 	$(BIN)/python docs/make_picture.py
 
 clean: ## all that make made

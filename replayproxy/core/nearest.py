@@ -57,7 +57,7 @@ def nearest(script: Script, now: Situation, load: Callable[[Body], Body]) -> tup
     """
     candidates = _candidates(script, now)
     rated = sorted(((_distance(entry, now), entry) for entry in candidates), key=lambda pair: (pair[0], pair[1].at))
-    near = [_looked_into(entry, distance, now, load) for distance, entry in rated[:LOOKED_INTO]]
+    near = [_looked_into(script, entry, distance, now, load) for distance, entry in rated[:LOOKED_INTO]]
     near.sort(key=lambda pair: (pair[0], pair[1].entry.at))
     found = [one for _, one in near]
     asked_for = [one for one in found if one.state is not State.ANSWERED]
@@ -84,7 +84,9 @@ def _distance(entry: Entry, now: Situation) -> float:
     return apart - 0.1 * (entry is now.expected)
 
 
-def _looked_into(entry: Entry, distance: float, now: Situation, load: Callable[[Body], Body]) -> tuple[float, Near]:
+def _looked_into(
+    script: Script, entry: Entry, distance: float, now: Situation, load: Callable[[Body], Body]
+) -> tuple[float, Near]:
     if entry.key == now.asked.key:
         state = State.CONSUMED if entry.at in now.consumers else _where(entry, now)
         return distance, Near(entry=entry, state=state, pointer=None, recorded=None, asked=None)
@@ -92,10 +94,32 @@ def _looked_into(entry: Entry, distance: float, now: Situation, load: Callable[[
     if recorded.body is not None and recorded.body.inline is None:
         recorded = replace(recorded, body=load(recorded.body))
     found = list(islice(differences(entry.key, recorded, now.asked.key, now.asked.request), 50))
+    # What may differ is no reason for the miss, unless nothing else differs: then a binding stands against it.
+    found = [one for one in found if one[0] not in may_differ(script, entry)] or found
     inside = sum(1 for pointer, _, _ in found if pointer.startswith("body"))
     pointer, before, after = found[0] if found else ("body", None, None)
     state = State.ANSWERED if entry.at in now.consumers else _where(entry, now)
     return distance + 1.0 * inside, Near(entry=entry, state=state, pointer=pointer, recorded=before, asked=after)
+
+
+def may_differ(script: Script, entry: Entry) -> frozenset[str]:
+    """The places, as differences are named, where an equal request may hold another value: ids of calls, minted
+    values, and what a rule takes out."""
+    places = {"body" + place for place, _ in entry.ids}
+    loose = script.loose.get(entry.at)
+    if loose is not None and loose.shape is not None:
+        places |= {slot.place for slot in loose.shape.slots if slot.scope}
+    if loose is not None and loose.relaxed is not None:
+        places |= {place for _, place, _ in loose.relaxed.touched}
+    return frozenset(map(_named, places))
+
+
+def _named(place: str) -> str:
+    """`query/a` as a difference calls it, `query.a`; a path's first segment is `path/0`."""
+    part, _, rest = place.partition("/")
+    if part == "query":
+        return f"query.{rest}"
+    return place
 
 
 def _where(entry: Entry, now: Situation) -> State:

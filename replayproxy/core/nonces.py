@@ -72,7 +72,7 @@ def shape_of(env: str, request: Request) -> Shape | None:
             return None
         if place.startswith("header/") and not (_is_key_header(place) and TOKEN.fullmatch(text)):
             return None
-        found.append(Slot(place, text))
+        found.append(Slot(_as_shown(place), text))
         return HOLE
 
     holed = rewrite(request, env, lookup)
@@ -80,6 +80,12 @@ def shape_of(env: str, request: Request) -> Shape | None:
         return None
     # The order of a query's names, or of an object's members, is not to decide which value meets which.
     return Shape(replay_key(env, holed)[0], tuple(sorted(found, key=lambda slot: slot.place)))
+
+
+def _as_shown(place: str) -> str:
+    """A path's segments are counted from the first one, as wherever a difference is named."""
+    part, _, index = place.partition("/")
+    return f"path/{int(index) - 1}" if part == "path" and index.isdigit() else place
 
 
 def _is_key_header(place: str) -> bool:

@@ -288,7 +288,7 @@ def run_receipt(
     for one in episodes:
         for rule in one["rules"]:
             uses[rule["name"]] = uses.get(rule["name"], 0) + rule["uses"]
-    total |= _rules(rules or Relaxation(()), uses)
+    total |= _rules(Relaxation(()) if rules is None else rules, uses)
     total["bindings"] = [binding for one in episodes for binding in one["bindings"]][:BINDINGS_LISTED]
     total["not_replayed"] = list(not_replayed)
     total["incomplete"] = list(incomplete)

@@ -193,7 +193,7 @@ class Replayer:
 
     def conversed(self, serve: Serve, *, exact: bool) -> None:
         """A conversation went as recorded from the handshake to its end."""
-        self.tally.served[serve.grade if exact or serve.grade is not _EXACT else _CANONICAL] += 1
+        self.tally.served[serve.grade if exact or serve.grade is not Grade.EXACT else Grade.CANONICAL] += 1
 
     def unlike(self, serve: Serve, found: Unlike, at: int = 0) -> MessageMiss:
         """The agent said something in a conversation that was not recorded there. It is a miss."""

@@ -207,7 +207,7 @@ def build(
     `events`: they tell when an agent left that did not wait for its answer. `rules`: the user's. `elsewhere`: texts
     from which the agent may have had a value (names, meta). `foreign_secrets`: see `core.nonces`.
     """
-    rules = rules or Relaxation(())
+    rules = Relaxation(()) if rules is None else rules
     origins = Origins(elsewhere, foreign=foreign_secrets)
     shapes: dict[int, Shape] = {}
     relaxed: dict[int, Relaxed] = {}

@@ -136,7 +136,7 @@ class Stage:
         prepare: Callable[[Entry], Ready | None] | None = None,
         rules: Relaxation | None = None,
     ) -> None:
-        self.rules = rules or Relaxation(())
+        self.rules = Relaxation(()) if rules is None else rules
         self.run = run
         self.sole = episodes[0] if sole else None
         self.unmarked = unmarked

@@ -31,6 +31,11 @@ def test_the_command_line_page_is_what_help_says() -> None:
     assert done.returncode == 0, "run `make docs`"
 
 
+def test_the_matching_table_is_what_the_code_does() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "docs" / "make_matching.py"), "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run `make docs`"
+
+
 def test_modules_are_short() -> None:
     long = {str(p.relative_to(ROOT)): n for p in code() if (n := len(p.read_text().splitlines())) > MODULE_LINES}
     assert long == {}
