@@ -11,6 +11,8 @@ from replayproxy.core.decoding import scalar
 from replayproxy.core.extractrule import ExtractRule
 from replayproxy.core.values import Fields
 
+BLANK = b" \t"
+
 
 def in_head(rule: ExtractRule, target: bytes, fields: Fields) -> Iterable[str]:
     return _HEAD[rule.source](rule, target, fields)
@@ -24,7 +26,7 @@ def in_answer(rule: ExtractRule, fields: Fields) -> Iterable[str]:
 
 def _header(rule: ExtractRule, fields: Fields) -> list[str]:
     wanted = str(rule.wanted).lower().encode()
-    return [_utf8(value.strip()) for name, value in fields if name.lower() == wanted]
+    return [_utf8(value.strip(BLANK)) for name, value in fields if name.lower() == wanted]
 
 
 def _api_key(rule: ExtractRule, fields: Fields) -> list[str]:
@@ -36,9 +38,9 @@ def _cookies(rule: ExtractRule, pairs: Iterable[bytes]) -> list[str]:
     assert rule.pattern is not None
     found = []
     for pair in pairs:
-        name, equals, value = _utf8(pair.strip()).partition("=")
-        if equals and value and rule.pattern.match(name.strip()):
-            found.append(value.strip().strip('"'))
+        name, equals, value = _utf8(pair.strip(BLANK)).partition("=")
+        if equals and value and rule.pattern.match(name):
+            found.append(value.strip('"'))
     return found
 
 

@@ -14,7 +14,7 @@ UNBOUNDED_AT_MOST = 3
 """Unbounded repeats in one pattern: each multiplies the time by the length of the value."""
 
 _REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT}
-_METHOD = re.compile(r"\*|[A-Za-z!#$%&'+.^_`|~0-9-]+")
+_METHOD = re.compile(r"\*|[A-Z0-9_-]+")
 
 
 def one_group(pattern: str) -> re.Pattern[str]:
