@@ -139,10 +139,9 @@ class Identities:
         if exchange.websocket is None or not matter.asks.frames:
             return
         for message in exchange.websocket.messages:
-            self._add(
-                matter,
-                self.extractors.of_frame(matter.env, matter.target, message.payload, message.from_agent),
-            )
+            said = self.extractors.of_frame(matter.env, matter.target, message.payload, message.from_agent)
+            if said:
+                self._add(matter, self._one_name(matter, said))
         self._one_stream(matter)
 
     def _add(self, matter: Matter, found: Extracted) -> None:
@@ -152,6 +151,18 @@ class Identities:
         if found.too_large and "body-too-large-for-rules" not in matter.notes:
             matter.notes["body-too-large-for-rules"] = None
             self.too_large += 1
+
+    def _one_name(self, matter: Matter, said: Extracted) -> Extracted:
+        """A connection is named by the first message that names it; another name is told, and joins nothing."""
+        kept = []
+        for one in said.found:
+            names = one.rule.fills in ("alias", "episode")
+            first = next((each for each in matter.found.found if each.rule is one.rule), one) if names else one
+            if first.value != one.value:
+                matter.notes[f"{CONTRADICTION}: rule {one.rule.name}: one connection says two names"] = None
+            else:
+                kept.append(one)
+        return replace(said, found=tuple(kept))
 
     def _one_stream(self, matter: Matter) -> None:
         """An id of a connection belongs to one connection."""
@@ -212,7 +223,7 @@ class Identities:
 
     def _owner(self, alias: Alias) -> str | None:
         owner = self._book.aliases.get(alias)
-        if owner is None and self._book.get(alias[1]) is not None:
+        if owner is None and (declared := self._book.get(alias[1])) is not None and declared.declared:
             return alias[1]  # a harness that opened its episode under the id that the agent then sends
         return owner
 

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from replayproxy.core.belonging import stand_in
+from replayproxy.core.extract import compile_extractors
 from replayproxy.core.identity import Claims, EpisodeBook
-from replayproxy.core.values import Episode, Exchange, Outcome, Run, Snapshot
+from replayproxy.core.values import Episode, Exchange, Fields, Outcome, Run, Snapshot
 from replayproxy.proxy.listeners import EnvOptions, Listener
 from replayproxy.proxy.scribe import Ticket
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.camera import Plan
 from replayproxy.session.episodes import Episodes
+from replayproxy.session.identities import Identities
 from replayproxy.session.recording import Recording
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.capture import Capture
@@ -131,14 +134,18 @@ class Kit:
         option: str | None = None,
         url_style: str = "path",
         allowed: Sequence[str] = (),
+        rules: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.store, self.clock = store, Clock()
         self.writer = store.writer()
         self.run = self.writer.open_run(Run(key=0, name="r", opened_wall=1))
         self.engine = FakeEngine()
         loaded = [Loaded.of(name, lambda t=table: t, "test") for name, table in (tables or {}).items()]  # type: ignore[misc]
+        book = EpisodeBook(undeclared=undeclared, option=option)
+        named = [{"name": f"r{n}", "action": "extract", "fills": "alias", **rule} for n, rule in enumerate(rules)]
         self.recording = Recording(
-            writer=self.writer, run=self.run, envs=envs, book=EpisodeBook(undeclared=undeclared, option=option),
+            writer=self.writer, run=self.run, envs=envs, book=book,
+            identities=Identities(compile_extractors(named), book, stand_in) if rules else None,
             capture=Capture(
                 loaded, save=self.writer.put_nodes, now=self.clock, wall=self.clock.wall, envs=[e.name for e in envs]
             ),
@@ -154,10 +161,13 @@ class Kit:
         live = self.recording.open(Episode(key=0, run_key=0, name=name, opened=now, opened_wall=now, **given))
         await self.desk.start(live)
 
-    def arrive(self, method: str = "GET", target: str = "/x", *, env: str = "app", **claims: Any) -> Ticket:
+    def arrive(
+        self, method: str = "GET", target: str = "/x", *, env: str = "app", fields: Fields = (), **claims: Any
+    ) -> Ticket:
         return self.recording.arrive(
-            Claims(**claims), env=env, listener="l", method=method.encode(), target=target.encode(), at=self.clock()
-        )
+            Claims(**claims), env=env, listener="l", method=method.encode(), target=target.encode(), at=self.clock(),
+            fields=fields,
+        )  # fmt: skip
 
     async def pass_through(
         self, method: str = "GET", target: str = "/x", *, env: str = "app", given: Any = None, **claims: Any
