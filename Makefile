@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-SERVERS := kinto radicale mcp
+SERVERS := kinto radicale mcp openenv
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick lint types servers wheel-check docs clean
@@ -27,6 +27,8 @@ help: ## this list
 	rm -rf .cache/servers/$*
 	$(BIN)/python -m venv .cache/servers/$*
 	.cache/servers/$*/bin/python -m pip install --quiet --requirement $<
+	@# NAME.bare.txt: without what it depends on, of which NAME.txt lists what is used (openenv's all are 450 MB)
+	test ! -f $(<:.txt=.bare.txt) || .cache/servers/$*/bin/python -m pip install --quiet --no-deps --requirement $(<:.txt=.bare.txt)
 	@touch $@
 
 servers: $(SERVERS:%=.cache/servers/%/.done) ## the servers written by others that the tests talk to, each in its own environment

@@ -33,12 +33,15 @@ def miss_lines(document: Mapping[str, Any]) -> list[str]:
     where = f"{document['episode']}  lane {document['lane']}  request {document['number']}"
     if document["count"] > 1:
         return [f"470  {asked}      {where}     again, {document['count']} times now"]
-    lines = [f"470  {asked}      {where}     (from replayproxy, not the environment)"]
+    if "message" in document:
+        where += f"  message {document['message']}"
+    lines = [f"{document['status']}  {asked}      {where}     (from replayproxy, not the environment)"]
     near = document["nearest"]
-    width = max((len(_short(one["exchange"])) for one in near), default=0)
-    for number, one in enumerate(near, 1):
+    places = [_short(one["exchange"]) + (f" message {one['message']}" if "message" in one else "") for one in near]
+    width = max(map(len, places), default=0)
+    for number, (place, one) in enumerate(zip(places, near, strict=True), 1):
         what = one.get("note") or f"{one['pointer']}  {value(one['recorded'])} | {value(one['asked'])}"
-        lines.append(f"  {number}  {_short(one['exchange']).ljust(width)}  {one['state'].ljust(10)}  {what}")
+        lines.append(f"  {number}  {place.ljust(width)}  {one['state'].ljust(10)}  {what}")
     if not near or all(one["state"] == "answered" for one in near):
         lines.append(f"     {document['detail']}")
     return lines
@@ -146,6 +149,10 @@ def _what(first: Mapping[str, Any]) -> list[str]:
     if kind == "order":
         waited = _short(first.get("waited_for") or "//?")
         return [f"{first['request']}     waited 5 s for {waited}, lane {first.get('waited_for_lane')}, and was served"]
+    if kind == "message":
+        return [f"{first['request']}     {first['detail']}"]
+    if first.get("text") and "exchange" in first:
+        return [f"{first['request']}     {first['text']}"]
     if kind == "stayed":
         return [f"{first['request']}     the recorded agent left in the middle of this answer; this one did not"]
     if kind == "left":

@@ -83,7 +83,7 @@ class Unlike:
     def reason(self) -> bytes:
         """What a close frame says of it: what differs first, cut to fit."""
         first = self.near[0] if self.near else None
-        if first is None or first.pointer is None:
+        if self.text or first is None or first.pointer is None:
             return cut(self.text or (first.note if first else "") or f"messages/{self.number}: not in the recording")
         return cut(f"{first.pointer}: recorded {_brief(first.recorded)}, asked {_brief(first.asked)}")
 

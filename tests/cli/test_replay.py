@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 
 from replayproxy.cli.replay_text import miss_lines, receipt_lines
+from replayproxy.core.conversation import unlike
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.receipt import Stray, episode_receipt, miss_document, run_receipt
+from replayproxy.core.receipt import Stray, episode_receipt, message_document, miss_document, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
 from replayproxy.core.script import build
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.storage import Store
 from replayproxy.testing import episode as made_episode
 from replayproxy.testing import exchange, request, trace
+from tests.serve.talks import agent, talk
 
 GET = "import os, urllib.request as u; print(u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/x').read().decode())"
 
@@ -235,3 +237,25 @@ def test_a_run_tells_its_episodes_and_its_strays() -> None:
     text = "\n".join(receipt_lines(receipt, 1))
     for wanted in ("episodes  1 of 1 reproduced", "not replayed  2   x, y", "incomplete", "GET /q: no carrier"):
         assert wanted in text
+
+
+def test_a_message_that_was_not_recorded_is_told_with_its_place_and_field() -> None:
+    player = Replayer(build([talk(agent('{"n": 1}'), seq=1)], run="r", episode="e"))
+    asked = player.script.identify("app", player.script.entries[0].exchange.request)
+    serve = player.ask(asked, "main")
+    assert isinstance(serve, Serve)
+    found = unlike(1, agent('{"n": 2}'), [(1, agent('{"n": 1}'))])
+    miss = player.unlike(serve, found)
+    lines = miss_lines(message_document(player.script, miss))
+    assert lines[0].startswith("4470  GET /ws      e  lane main  request 1  message 1     (from replayproxy")
+    assert lines[1] == "  1  e/1 message 1  free        messages/1/n  1 | 2"
+    told = receipt_lines(episode_receipt(player), 1)
+    assert "    GET /ws     r/e/1: messages/1/n: recorded 1, asked 2" in told
+
+
+def test_a_conversation_that_was_left_says_where() -> None:
+    player = Replayer(build([talk(agent("a"), seq=1)], run="r", episode="e"))
+    serve = player.ask(player.script.identify("app", player.script.entries[0].exchange.request), "main")
+    assert isinstance(serve, Serve)
+    player.left(serve, 5, "the agent left before message 1")
+    assert "    GET /ws     the agent left before message 1" in receipt_lines(episode_receipt(player), 1)
