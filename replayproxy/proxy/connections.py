@@ -15,6 +15,7 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from replayproxy.proxy import scribe as kinds
+from replayproxy.proxy.bounds import Unreadable
 from replayproxy.proxy.live import Clock
 from replayproxy.proxy.scribe import Scribe, Ticket
 
@@ -123,8 +124,11 @@ class Connections:
                 self._tell(None, kinds.AGENT_CONNECTED, agent.detail, agent.opened)
             self._tell(agent.ticket, kinds.AGENT_CLOSED, {"connection": client.id})
 
-    def unreadable_request(self, client: Client) -> None:
-        self._tell(self._ticket(client), kinds.UNREADABLE_REQUEST, {"connection": client.id})
+    def unreadable_request(self, data: Unreadable) -> None:
+        self.unreadable(data.client, data.why)
+
+    def unreadable(self, client: Client, why: str = "not the protocol that is spoken here") -> None:
+        self._tell(self._ticket(client), kinds.UNREADABLE_REQUEST, {"connection": client.id, "why": why})
 
     def _close_socket(self, client: Client, connection: Client | Server) -> None:
         """mitmproxy leaves a socket open, and its peer waiting, when a connection is closed twice in a row."""

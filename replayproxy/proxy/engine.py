@@ -71,9 +71,7 @@ class ProxyEngine:
         self._log.install()
         master = BareMaster()
         forward = self._reception.forward
-        tls = UpstreamTls(
-            self._reception, self._addon.connections.unreadable_request, forward.passes_tunnel, self._authority
-        )
+        tls = UpstreamTls(self._reception, self._addon.connections.unreadable, forward.passes_tunnel, self._authority)
         master.addons.add(Core(), self._proxyserver, self._reception, tls, NextLayer(), self._addon, forward)  # type: ignore[no-untyped-call]
         master.options.update(  # type: ignore[no-untyped-call]
             mode=[],

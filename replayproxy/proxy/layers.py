@@ -7,6 +7,7 @@
 | a buffered answer that is cut becomes an invented 502 | the agent gets the head and the part, then the close |
 | a connection that ends before any answer becomes a 502 | the agent's connection is closed |
 | a WebSocket that ends without a close frame reaches the other side as a clean Close 1000 | it ends without one |
+| a head that never ends is kept in memory | it is refused, see `bounds` |
 | HTML error pages | problem documents that are marked as ours |
 
 `install` puts them in place, for the whole process. A stream without a recording (`Live`) behaves the same.
@@ -16,11 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mitmproxy import http
-from mitmproxy.connection import Client, ConnectionState
+from mitmproxy.connection import ConnectionState
 from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator
@@ -30,6 +30,7 @@ from mitmproxy.proxy.layers.http import _base, _events, _http1
 
 from replayproxy.core.values import Fields, Outcome
 from replayproxy.proxy import problems
+from replayproxy.proxy.bounds import BoundedAgent, BoundedEnvironment, Unreadable, UnreadableRequestHook
 
 _INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d")
 
@@ -52,14 +53,6 @@ class EnvironmentFault(_events.ResponseProtocolError):
 
 class RequestRefused(_events.RequestProtocolError):
     """The head of a request is such that it cannot be passed on; 400 has been answered."""
-
-
-@dataclass
-class UnreadableRequestHook(commands.StartHook):  # type: ignore[no-untyped-call]
-    """What an agent sent is no HTTP request at all; 400 has been answered. (A hook of ours, `unreadable_request`.)"""
-
-    client: Client
-    blocking = False
 
 
 class _BodyReader:
@@ -101,7 +94,7 @@ def _is_chunked(message: http.Message) -> bool:
     return "chunked" in message.headers.get("transfer-encoding", "").lower()
 
 
-class AgentHttp1(_http1.Http1Server):
+class AgentHttp1(BoundedAgent, _http1.Http1Server):
     """The agent's side."""
 
     _trailers: http.Headers | None = None
@@ -152,7 +145,7 @@ class AgentHttp1(_http1.Http1Server):
                 command = _base.ReceiveHttp(refused)
             yield command
         if self.state == self.done and self.request is None and isinstance(event, events.DataReceived):
-            yield UnreadableRequestHook(self.context.client)
+            yield UnreadableRequestHook(Unreadable(self.context.client, "no HTTP request"))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         for command in super().read_body(event):
@@ -172,7 +165,7 @@ _OUTCOMES = {
 }
 
 
-class EnvironmentHttp1(_http1.Http1Client):
+class EnvironmentHttp1(BoundedEnvironment, _http1.Http1Client):
     """The environment's side."""
 
     _trailers: http.Headers | None = None

@@ -24,13 +24,8 @@ from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from replayproxy.core import bounds
 from replayproxy.core.shown import json_bytes
-
-HEAD_LIMIT = 1024 * 1024
-"""Bytes of a request's head, all of it."""
-
-HEAD_SECONDS = 60.0
-"""Seconds from a head's first byte to its last."""
 
 _VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
 _LENGTH = re.compile(rb"[0-9]+")
@@ -141,8 +136,8 @@ class _Reader:
         if not self._head:
             self._late(True)
         self._head += data
-        if len(self._head) > HEAD_LIMIT:
-            raise HeadTooLong(f"the request's head is longer than {HEAD_LIMIT} bytes")
+        if len(self._head) > bounds.HEAD_LIMIT:
+            raise HeadTooLong(f"the request's head is longer than {bounds.HEAD_LIMIT} bytes")
 
 
 class Connection(RequestHandler):
@@ -157,7 +152,7 @@ class Connection(RequestHandler):
 
     def _lenient(self) -> _Lenient:
         return _Lenient(
-            self, self._loop, self._read_bufsize, max_line_size=HEAD_LIMIT, max_field_size=HEAD_LIMIT,
+            self, self._loop, self._read_bufsize, max_line_size=bounds.HEAD_LIMIT, max_field_size=bounds.HEAD_LIMIT,
             max_headers=self.max_headers, payload_exception=web.RequestPayloadError, auto_decompress=False,
         )  # fmt: skip
 
@@ -166,7 +161,7 @@ class Connection(RequestHandler):
             self._overdue.cancel()
             self._overdue = None
         if begun:
-            self._overdue = self._loop.call_later(HEAD_SECONDS, self.force_close)
+            self._overdue = self._loop.call_later(bounds.HEAD_SECONDS, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._late(False)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from replayproxy.serve import connection
+from replayproxy.core import bounds
 from replayproxy.storage import Store
 from replayproxy.testing import exchange
 from tests.serve.staged import record, staged
@@ -57,7 +57,7 @@ async def test_a_head_that_never_ends_is_refused_at_a_megabyte(store: Store) -> 
         writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n")
         line = b"X-More: " + b"y" * 1000 + b"\r\n"
         sent = 0
-        while sent < 4 * connection.HEAD_LIMIT and not reader.at_eof():
+        while sent < 4 * bounds.HEAD_LIMIT and not reader.at_eof():
             writer.write(line * 64)
             sent += 64 * len(line)
             try:
@@ -71,7 +71,7 @@ async def test_a_head_that_never_ends_is_refused_at_a_megabyte(store: Store) -> 
         except ConnectionError:
             pass  # it went on sending into a closed connection
         assert not answer or answer.startswith(b"HTTP/1.1 431 ")
-        assert sent < 4 * connection.HEAD_LIMIT
+        assert sent < 4 * bounds.HEAD_LIMIT
         assert on.receipt()["missed"] == 1
         assert b" 200 OK" in await on.get("/x")
 
@@ -79,7 +79,7 @@ async def test_a_head_that_never_ends_is_refused_at_a_megabyte(store: Store) -> 
 async def test_a_head_that_comes_too_slowly_ends_its_own_connection(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "HEAD_SECONDS", 0.1)
     async with staged(store, record(store, {"e": [exchange(), exchange()]})) as on:
         slow_reader, slow = await asyncio.open_connection("127.0.0.1", on.ports["app"])
         reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
