@@ -4,6 +4,7 @@
 |---|---|
 | a 1xx answer is taken for the answer; the real one goes to the next request | passed on and kept aside |
 | trailers raise, and the agent hangs | passed on and kept |
+| a chunked 304 is followed by a stray last chunk | nothing follows it |
 | a buffered answer that is cut becomes an invented 502 | the agent gets the head and the part, then the close |
 | a connection that ends before any answer becomes a 502 | the agent's connection is closed |
 | a WebSocket that ends without a close frame reaches the other side as a clean Close 1000 | it ends without one |
@@ -110,6 +111,9 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
         elif isinstance(event, _events.ResponseEndOfMessage) and self._trailers and self._may_end_chunked():
             yield commands.SendData(self.conn, _last_chunk(self._trailers))
             self._trailers = None
+            yield from self.mark_done(response=True)
+        elif isinstance(event, _events.ResponseEndOfMessage) and self.response and self.response.status_code == 304:
+            # It has no body whatever its fields say; stock would send the last chunk of one, into the next answer.
             yield from self.mark_done(response=True)
         elif isinstance(event, EnvironmentFault) and self.conn.connected and not self.response:
             # A cut is passed on as one: without the proxy the agent would have got no answer either.

@@ -48,10 +48,10 @@ class Talker(Peer):
         await self.send(request)
         return await self.answer(request.split(b" ", 1)[0])
 
-    async def is_open(self) -> bool:
-        """Whether the other side has not closed by now."""
+    async def is_open(self, within: float = 0.15) -> bool:
+        """Whether the other side has not closed by then."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), 0.15) != b""
+            return await asyncio.wait_for(self.reader.read(1), within) != b""
         except TimeoutError:
             return True
         except ConnectionError:
