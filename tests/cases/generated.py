@@ -81,7 +81,7 @@ def fields(r: random.Random) -> Pairs:
 
 
 def target(r: random.Random, number: int) -> bytes:
-    """Percent-encodings, dots, doubled slashes, empty parameters, bytes above 0x7f; the number makes it unlike others."""
+    """Percent-encodings, dots, doubled slashes, empty parameters, bytes above 0x7f; unlike others by its number."""
     pieces = (
         b"a%2Fb",
         b"%7Eu",
