@@ -18,6 +18,11 @@ def is_long(fields: Fields) -> bool:
     return length.isdigit() and int(length) > BUFFER_LIMIT
 
 
+def is_open_ended(method: bytes, fields: Fields) -> bool:
+    """Whether an HTTP/2 request may have a body of a length that it does not tell."""
+    return method not in (b"GET", b"HEAD", b"DELETE", b"OPTIONS") and field(fields, b"content-length") is None
+
+
 def may_buffer(request: Request, reads: tuple[str, ...], status: int, fields: Fields) -> bool:
     """Short answers, and those to writes whatever their length turns out to be, because only a buffered answer can be
     held. Never an event stream."""

@@ -124,7 +124,7 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
         elif isinstance(event, _events.ResponseProtocolError) and self.conn.connected and not self.response:
             code = event.code.http_status_code()
             if code is not None:
-                outcome = _OUTCOMES.get(event.code, Outcome.LOCAL)
+                outcome = OUTCOMES.get(event.code, Outcome.LOCAL)
                 yield commands.SendData(self.conn, problems.assembled(code, outcome, event.message))
             yield commands.CloseConnection(self.conn)
         else:
@@ -162,7 +162,7 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
             yield command
 
 
-_OUTCOMES = {
+OUTCOMES = {
     _events.ErrorCode.CONNECT_FAILED: Outcome.REFUSED,
     _events.ErrorCode.GENERIC_SERVER_ERROR: Outcome.INVALID,
     _events.ErrorCode.RESPONSE_VALIDATION_FAILED: Outcome.INVALID,
@@ -175,6 +175,8 @@ class EnvironmentHttp1(BoundedEnvironment, _http1.Http1Client):
     _trailers: http.Headers | None = None
 
     def send(self, event: _base.HttpEvent) -> CommandGenerator[None]:
+        if isinstance(event, _events.RequestHeaders) and event.request.is_http2:
+            event = _framed(event)
         if isinstance(event, _events.RequestTrailers):
             self._trailers = event.trailers
         elif isinstance(event, _events.RequestEndOfMessage) and self._trailers:
@@ -222,6 +224,17 @@ class EnvironmentHttp1(BoundedEnvironment, _http1.Http1Client):
             yield command
 
 
+def _framed(event: _events.RequestHeaders) -> _events.RequestHeaders:
+    """HTTP/2 ends a body without saying so in its head. In HTTP/1 one of unknown length must be chunked; stock sends
+    it without any framing."""
+    request = event.request
+    if event.end_stream or "content-length" in request.headers or _is_chunked(request):
+        return event
+    request = request.copy()
+    request.headers["transfer-encoding"] = "chunked"
+    return _events.RequestHeaders(event.stream_id, request, event.end_stream)
+
+
 def _is(command: commands.Command, kind: type[_base.HttpEvent]) -> bool:
     return isinstance(command, _base.ReceiveHttp) and isinstance(command.event, kind)
 
@@ -246,13 +259,17 @@ def _make_error_response(status_code: int, message: str = "") -> bytes:
 
 def install() -> None:
     """Puts the subclasses where mitmproxy looks its classes up. Idempotent; affects the whole process."""
-    from replayproxy.proxy.stream import RecordedStream
+    from replayproxy.proxy.http2 import AgentHttp2, EnvironmentHttp2
+    from replayproxy.proxy.stream import RecordedStream, reach_stream
 
     places: Iterator[tuple[Any, str, Any]] = iter(
         (
             (http_layers, "Http1Server", AgentHttp1),
             (http_layers, "Http1Client", EnvironmentHttp1),
+            (http_layers, "Http2Server", AgentHttp2),
+            (http_layers, "Http2Client", EnvironmentHttp2),
             (http_layers, "HttpStream", RecordedStream),
+            (http_layers.HttpLayer, "_handle_event", reach_stream),
             (websocket_layers, "WebsocketConnection", AgentWebSocket),
             (_http1, "make_body_reader", _make_body_reader),
             (_http1, "make_error_response", _make_error_response),

@@ -20,7 +20,7 @@ from replayproxy.core.links import to_agent
 from replayproxy.core.values import Outcome, Request, Response
 from replayproxy.proxy import head as heads
 from replayproxy.proxy import layers, problems
-from replayproxy.proxy.buffering import is_long, may_buffer
+from replayproxy.proxy.buffering import is_long, is_open_ended, may_buffer
 from replayproxy.proxy.connections import Connections
 from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
@@ -106,7 +106,7 @@ class RecordAddon:
             return  # mitmproxy refuses the request by itself
         if self._answers_itself(flow, live, ticket, upstream, route):
             return
-        if is_long(data.headers.fields):
+        if is_long(data.headers.fields) or (flow.request.is_http2 and is_open_ended(data.method, data.headers.fields)):
             flow.request.stream = live.request_tee
             await self._before_forward(live, live.head)
 

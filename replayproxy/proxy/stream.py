@@ -7,7 +7,7 @@ from typing import cast
 from mitmproxy import http
 from mitmproxy.proxy import events
 from mitmproxy.proxy.layer import CommandGenerator
-from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _base, _events
+from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp, _base, _events
 
 from replayproxy.core.values import Outcome
 from replayproxy.proxy.buffering import BUFFER_LIMIT
@@ -34,6 +34,20 @@ class AnswerOverdue(events.MessageInjected[None]):
         self.after = after
 
 
+_stock_handle_event = HttpLayer._handle_event
+
+
+def reach_stream(layer: HttpLayer, event: events.Event) -> CommandGenerator[None]:
+    """mitmproxy finds the stream of an injected event by its server connection, which over HTTP/2 has many streams, and
+    before the connection is made has none. We find it by its flow, also inside a tunnel."""
+    if not isinstance(event, AnswerOverdue):
+        yield from _stock_handle_event(layer, event)
+        return
+    for stream in list(layer.streams.values()):
+        if stream.child_layer is not None or getattr(stream, "flow", None) is event.flow:
+            yield from layer.event_to_child(stream, event)
+
+
 class RecordedStream(HttpStream):
     """See the module. Without a `Live` on its flow it only passes on what stock would lose."""
 
@@ -54,8 +68,9 @@ class RecordedStream(HttpStream):
             return
         if live := self.live:
             live.interim(event.response.status_code, event.response.headers.fields)
-        # HTTP/1.0 knows no interim answers, and to HTTP/2 mitmproxy cannot send any.
-        if self.flow.request.is_http11 and self.client_state != self.state_errored:
+        if not (self.flow.request.is_http11 or self.flow.request.is_http2):
+            return  # HTTP/1.0 knows no interim answers
+        if self.client_state != self.state_errored:
             yield SendHttp(event, self.context.client)
 
     def _give_up(self, event: AnswerOverdue) -> CommandGenerator[None]:

@@ -10,7 +10,7 @@
 | the agent left, or the stream was open at the end | what had reached the agent, then nothing until it leaves |
 
 What a proxy may change is not undone: chunk extensions are gone, and an answer recorded over HTTP/2 is served as
-HTTP/1.1.
+HTTP/1.1, in chunks where it told no length; the front makes HTTP/2 of it again.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def plan(exchange: Exchange, fields: Fields) -> Plan:
             return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.CLOSE, whole=False)
         raise ValueError(f"exchange {exchange.seq} has no answer, and its outcome is {outcome}")
     framed = _framed(exchange.request.method, response)
+    if framed.unsaid:
+        fields = (*fields, (b"Transfer-Encoding", b"chunked"))
     if outcome in HELD:
         return _held(response, fields, framed)
     broken = outcome in _BROKEN
@@ -137,6 +139,7 @@ class _Framed(NamedTuple):
     framing: Framing
     closes: bool  # the fields announce that the connection ends
     fits: bool  # the body that was kept is as long as its header says; else only the close can end it
+    unsaid: bool = False  # HTTP/2 needs no field for it; in HTTP/1.1 only chunks can tell a cut from an end
 
 
 def _framed(method: bytes, response: Response) -> _Framed:
@@ -158,6 +161,8 @@ def _framed(method: bytes, response: Response) -> _Framed:
         return _Framed(framing=Framing.NONE, closes=closes, fits=True)
     if chunked:
         return _Framed(framing=Framing.CHUNKED, closes=closes, fits=True)
+    if not lengths and response.version.startswith(b"HTTP/2"):
+        return _Framed(framing=Framing.CHUNKED, closes=closes, fits=True, unsaid=True)
     if not lengths:
         return _Framed(framing=Framing.CLOSE, closes=True, fits=True)
     size = b"%d" % (response.body.size if response.body else 0)

@@ -11,6 +11,7 @@ from typing import Any
 from replayproxy.core.canonical import digest
 from replayproxy.core.identity import Claims, EpisodeBook
 from replayproxy.core.values import Body, Chunk, Exchange, Fields, Request
+from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
 from replayproxy.proxy.listeners import EnvOptions, Listener
 from replayproxy.proxy.scribe import Ticket
@@ -317,9 +318,11 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(*, upstream_timeout: float | None = None) -> AsyncIterator[Wire]:
+async def wire(*, upstream_timeout: float | None = None, authority: Authority | None = None) -> AsyncIterator[Wire]:
     scribe = FakeScribe()
-    engine = ProxyEngine(scribe, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=upstream_timeout)
+    engine = ProxyEngine(
+        scribe, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=upstream_timeout, authority=authority
+    )
     await engine.start()
     made = Wire(scribe, engine)
     try:

@@ -16,7 +16,7 @@ LAYERS: dict[str, set[str]] = {
     "detect": {"core", "errors"},
     "storage": {"core", "errors", "lmdb", "zstandard", "orjson"},
     "state": {"core", "errors"},
-    "proxy": {"core", "storage", "state", "errors", "mitmproxy", "certifi"},
+    "proxy": {"core", "storage", "state", "errors", "mitmproxy", "certifi", "h2"},
     "serve": {"core", "detect", "storage", "state", "errors", "aiohttp", "multidict", "yarl", "prometheus_client"},
     "drive": {"core", "storage", "state", "errors", "h11"},
     "session": {"core", "detect", "storage", "state", "proxy", "serve", "drive", "errors", "aiohttp", "orjson"},

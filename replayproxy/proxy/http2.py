@@ -1,0 +1,109 @@
+"""Our subclasses of mitmproxy's HTTP/2 layers: what stock mitmproxy loses on the way, they keep.
+
+| stock mitmproxy 12.3 | here |
+|---|---|
+| 1xx answers are swallowed | passed on and kept aside |
+| HTML error pages | problem documents that are marked as ours |
+| an environment that resets the stream before its answer: an invented 502 | the agent's stream is reset |
+| header names of HTTP/1 trailers go out in upper case, which ends the connection | in lower case |
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import h2.errors
+import h2.events
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layer import CommandGenerator
+from mitmproxy.proxy.layers.http import _base, _events, _http2
+
+from replayproxy.core.values import Fields, Outcome
+from replayproxy.proxy import problems
+from replayproxy.proxy.layers import OUTCOMES, EnvironmentFault, ResponseInformational
+
+_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
+_LEFT = ("stream reset by client", "peer closed connection", "HTTP/2 connection closed")
+"""How mitmproxy's messages begin where it was the peer that ended it."""
+
+
+def _lowered(fields: Fields) -> list[tuple[bytes, bytes]]:
+    return [(name.lower(), value) for name, value in fields if name.lower() not in _HOP_BY_HOP]
+
+
+class AgentHttp2(_http2.Http2Server):
+    """The agent's side."""
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, ResponseInformational):
+            response = event.response
+            self._send_head(event.stream_id, response.status_code, response.headers.fields)
+            yield commands.SendData(self.conn, self.h2_conn.data_to_send())
+        elif isinstance(event, _events.ResponseTrailers):
+            trailers = http.Headers(_lowered(event.trailers.fields))
+            yield from super()._handle_event(_events.ResponseTrailers(event.stream_id, trailers))
+        elif isinstance(event, _events.ResponseProtocolError) and self._answers(event):
+            yield commands.SendData(self.conn, self.h2_conn.data_to_send())
+        else:
+            for command in super()._handle_event(event):
+                if isinstance(command, _base.ReceiveHttp) and isinstance(command.event, _events.RequestProtocolError):
+                    command = _base.ReceiveHttp(_left(command.event))
+                yield command
+
+    def _send_head(self, stream_id: int, status: int, fields: Fields) -> None:
+        if self.is_open_for_us(stream_id):
+            self.h2_conn.send_headers(stream_id, [(b":status", b"%d" % status), *_lowered(fields)])
+
+    def _answers(self, event: _events.ResponseProtocolError) -> bool:
+        """Puts our own answer, or the reset that the environment gave, where no answer has begun."""
+        stream_id, status = event.stream_id, event.code.http_status_code()
+        if not self.is_open_for_us(stream_id) or self.h2_conn.streams[stream_id].state_machine.headers_sent:
+            return False
+        outcome = event.outcome if isinstance(event, EnvironmentFault) else OUTCOMES.get(event.code, Outcome.LOCAL)
+        if outcome is Outcome.CUT:
+            self.h2_conn.reset_stream(stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR.value)
+            return True
+        if status is None:
+            return False
+        status = HTTPStatus.GATEWAY_TIMEOUT if outcome is Outcome.TIMED_OUT else status
+        fields, body = problems.problem(status, outcome, event.message)
+        self._send_head(stream_id, status, fields)
+        self.h2_conn.send_data(stream_id, body, end_stream=True)
+        return True
+
+
+def _left(event: _events.RequestProtocolError) -> _events.RequestProtocolError:
+    """The same, where it was the agent that left."""
+    if not event.message.startswith(_LEFT):
+        return event
+    return _events.RequestProtocolError(event.stream_id, "the agent left", _events.ErrorCode.CLIENT_DISCONNECTED)
+
+
+class EnvironmentHttp2(_http2.Http2Client):
+    """The environment's side."""
+
+    def _handle_event2(self, event: events.Event) -> CommandGenerator[None]:
+        for command in super()._handle_event2(event):
+            if isinstance(command, _base.ReceiveHttp) and isinstance(command.event, _events.ResponseProtocolError):
+                command = _base.ReceiveHttp(_fault(command.event))
+            yield command
+
+    def handle_h2_event(self, event: h2.events.Event) -> CommandGenerator[bool]:
+        if isinstance(event, h2.events.InformationalResponseReceived):
+            status, headers = _http2.parse_h2_response_headers(event.headers)
+            reason = HTTPStatus(status).phrase.encode() if status in HTTPStatus else b""
+            response = http.Response(b"HTTP/1.1", status, reason, headers, None, None, 0, None)
+            yield _base.ReceiveHttp(ResponseInformational(event.stream_id, response))
+            return False
+        return (yield from super().handle_h2_event(event))
+
+
+def _fault(event: _events.ResponseProtocolError) -> _events.ResponseProtocolError:
+    """A stream that the environment ended is cut; anything else is no HTTP/2 that can be carried."""
+    if event.code is _events.ErrorCode.HTTP_1_1_REQUIRED:
+        return event  # the agent is to be told just that
+    if event.message.startswith(_LEFT):
+        what = event.message.replace("by client", "by the environment").replace("peer", "the environment")
+        return EnvironmentFault(event.stream_id, what, Outcome.CUT)
+    return EnvironmentFault(event.stream_id, event.message, Outcome.INVALID)
