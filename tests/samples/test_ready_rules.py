@@ -1,0 +1,72 @@
+"""Each ready rule set: its examples, and a sample of its framework's wire shape, recorded afresh and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from replayproxy.core.extract import run_examples
+from replayproxy.core.extractrule import extract_rules
+from replayproxy.session.ready_rules import names, rule_tables
+from tests.samples import tools
+from tests.samples.serving import episode, episodes, options, record, replay, served
+
+type Rollout = Callable[[str, str], Awaitable[None]]
+
+SAMPLES: dict[str, tuple[str, Callable[[], web.Application], Rollout, int]] = {
+    # sample: (rule set, server, agent, exchanges of one rollout)
+    "mcp": ("mcp", tools.mcp_server, tools.mcp_agent, 4),
+    "mcp-stateless": ("mcp-stateless", tools.mcp_server, tools.stateless_mcp_agent, 3),
+    "tau2": ("tau2", tools.tau2_server, tools.tau2_agent, 5),
+    "verifiers": ("verifiers", tools.verifiers_server, tools.verifiers_agent, 3),
+    "openenv-rpc": ("openenv", tools.openenv_server, tools.openenv_rpc_agent, 4),
+}
+NAMES = ("ada", "grace", "edsger", "barbara")
+
+
+def several(rollout: Rollout) -> Callable[[str], Awaitable[None]]:
+    async def agent(url: str) -> None:
+        await asyncio.gather(*(rollout(url, name) for name in NAMES))
+
+    return agent
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_examples_of_a_ready_set_give_their_values(name: str) -> None:
+    rules = extract_rules(rule_tables([name]))
+    assert rules
+    run_examples(rules)
+
+
+def test_all_sets_can_be_used_together() -> None:
+    assert len(extract_rules(rule_tables(names()))) == len(rule_tables(names()))
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+async def test_parallel_rollouts_without_any_mark_are_told_apart_and_reproduced(sample: str, tmp_path: Path) -> None:
+    rules, server, rollout, each = SAMPLES[sample]
+    async with served(server()) as url:
+        recorder = await record(options(tmp_path, url, [rules]), several(rollout))
+    tally = recorder.recording.tally
+    assert tally.why_not_whole() == [], tally.document()
+    named = episodes(tmp_path)
+    assert named.pop("unattributed") == []
+    assert [len(exchanges) for exchanges in named.values()] == [each] * len(NAMES)
+    assert all(episode(tmp_path, name).aliases for name in named)
+    receipt = await replay(tmp_path, several(rollout))
+    assert receipt["reproduced"], receipt
+
+
+async def test_openenv_sessions_are_their_connections(tmp_path: Path) -> None:
+    async with served(tools.openenv_server()) as url:
+        recorder = await record(options(tmp_path, url, ["openenv"]), several(tools.openenv_agent))
+    assert recorder.recording.tally.why_not_whole() == []
+    assert recorder.recording.tally.probes == len(NAMES)
+    named = episodes(tmp_path)
+    assert [x.is_probe for x in named.pop("unattributed")] == [True] * len(NAMES)
+    assert {name: len(exchanges) for name, exchanges in named.items()} == dict.fromkeys(NAMES, 1)
+    assert [episode(tmp_path, name).seed for name in NAMES] == [len(name) for name in NAMES]
