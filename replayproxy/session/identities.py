@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from replayproxy.core.belonging import Alias, Decision, decide
+from replayproxy.core.belonging import Alias, Decision, alias_of, decide
 from replayproxy.core.extract import BODY_LIMIT, NOTHING, Asks, Extracted, Extractors, Found
 from replayproxy.core.identity import (
     CONTRADICTION,
@@ -26,8 +26,8 @@ from replayproxy.core.identity import (
     why_not_a_lane,
 )
 from replayproxy.core.names import suggestion
-from replayproxy.core.values import MAIN_LANE, Body, Episode, Exchange, Fields
-from replayproxy.proxy.scribe import BodySink
+from replayproxy.core.values import MAIN_LANE, Body, Episode, Exchange, Fields, Log, Message
+from replayproxy.proxy.scribe import BodySink, TalkSink
 
 ALIASES_KEPT = 1000
 """Ids kept with one episode; more are known while recording, and not in replay."""
@@ -50,6 +50,20 @@ class Peek:
         self.size = self._sink.size
 
     def close(self) -> Body:
+        return self._sink.close()
+
+
+class Overheard:
+    """The sink of a conversation, whose messages are looked at as they pass."""
+
+    def __init__(self, sink: TalkSink, heard: Callable[[Message], None]) -> None:
+        self._sink, self._heard = sink, heard
+
+    def add(self, message: Message) -> None:
+        self._sink.add(message)
+        self._heard(message)
+
+    def close(self) -> tuple[tuple[Message, ...], Log | None]:
         return self._sink.close()
 
 
@@ -126,7 +140,7 @@ class Identities:
             self.request_whole(matter, exchange.request.fields)
         if not matter.answer_read:
             matter.answer_read = True
-            matter.late = matter.attribution is None
+            matter.late = matter.late or matter.attribution is None
             self._read_answer(matter, exchange)
         self._decide(matter, last=True, connected=exchange.websocket is not None)
 
@@ -136,13 +150,21 @@ class Identities:
             fields = exchange.response.fields
             found = self.extractors.of_answer(matter.env, matter.method, matter.target, fields, body)
             self._add(matter, found)
-        if exchange.websocket is None or not matter.asks.frames:
+
+    def overheard(self, matter: Matter, message: Message) -> None:
+        """One message of a conversation has passed: the first that names it decides whose it is."""
+        said = self.extractors.of_frame(matter.env, matter.target, message.payload, message.from_agent)
+        if not said:
             return
-        for message in exchange.websocket.messages:
-            said = self.extractors.of_frame(matter.env, matter.target, message.payload, message.from_agent)
-            if said:
-                self._add(matter, self._one_name(matter, said))
-        self._one_stream(matter)
+        matter.late = matter.late or matter.attribution is None
+        before = matter.found.aliases
+        self._add(matter, self._one_name(matter, said))
+        for one in matter.found.aliases[len(before) :]:
+            alias = alias_of(one, self._shown)
+            if alias in self._connections:
+                matter.notes[f"{CONTRADICTION}: rule {one.rule.name}: two connections say {alias[1]}"] = None
+            self._connections.add(alias)
+        self._decide(matter, last=False)
 
     def _add(self, matter: Matter, found: Extracted) -> None:
         before = len(matter.found.found)
@@ -163,15 +185,6 @@ class Identities:
             else:
                 kept.append(one)
         return replace(said, found=tuple(kept))
-
-    def _one_stream(self, matter: Matter) -> None:
-        """An id of a connection belongs to one connection."""
-        for one in matter.found.aliases:
-            if one.rule.source == "connection":
-                alias = (one.rule.space, self._shown(one.value) if one.rule.secret else one.value)
-                if alias in self._connections:
-                    matter.notes[f"{CONTRADICTION}: rule {one.rule.name}: two connections say {alias[1]}"] = None
-                self._connections.add(alias)
 
     # -- whose it is ---------------------------------------------------------------------------------------------
 

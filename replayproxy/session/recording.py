@@ -21,6 +21,7 @@ from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.identities import UNNAMED, Identities, Matter, fills, settled
 from replayproxy.session.lives import Live, only_listens
+from replayproxy.session.matters import Matters
 from replayproxy.session.origins import Origins
 from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
@@ -67,13 +68,9 @@ class Recording:
         self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
         self._resets = Resets(resets)
         self._bucket: Episode | None = None
-        self.identities = identities
-        if identities is not None:
-            self.tally.rules, self.tally.rule_names = identities.uses, identities.extractors.names
-            self.tally.rules_expired = identities.extractors.expired
+        self.matters = Matters(identities, self._begun, self.tally)
         self.on_end: Callable[[Live], None] | None = None
         """Called with an episode that a rule ends."""
-        self._matters: dict[tuple[int, int], Matter] = {}
         self._last_order = 0
         self._open_keys: set[int] = set()
         self._connections = Connections(self.put_event, now=now, wall=wall)
@@ -157,14 +154,12 @@ class Recording:
         if self._resets.by_head(env, method, target):
             attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
             return self._ticket(order, attribution, env, is_reset=True)
-        if self.identities is None:
+        if self.matters.identities is None:
             attribution = self._begun(order, self.book.attribute(claims, at=at, wall=self.wall()), at)
             return self._ticket(order, attribution, env)
-        matter = self.identities.arrived(
-            claims, env=env, method=method, target=target, fields=fields, at=at, wall=self.wall()
+        matter = self.matters.arrived(
+            order, claims, env=env, method=method, target=target, fields=fields, at=at, wall=self.wall()
         )
-        self._matters[order] = matter
-        self._known(order, matter)
         return self._ticket(order, matter.attribution or UNNAMED, env, is_probe=matter.found.says("probe"))
 
     def _begun(self, order: tuple[int, int], attribution: Attribution, at: int) -> Attribution:
@@ -174,12 +169,6 @@ class Recording:
         if attribution.episode is not None and (live := self.lives.get(attribution.episode.name)) is not None:
             live.arrive(order, attribution.lane, at)
         return attribution
-
-    def _known(self, order: tuple[int, int], matter: Matter) -> None:
-        """Once, as soon as it is known whose the exchange is."""
-        if matter.attribution is not None and not matter.begun:
-            matter.begun = True
-            matter.attribution = self._begun(order, matter.attribution, matter.at)
 
     def _first_seen(self, attribution: Attribution) -> Attribution:
         assert attribution.episode is not None
@@ -234,26 +223,20 @@ class Recording:
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
         del fields
-        sink: BodySink = self.writer.body_sink()
-        matter = self._matters.get(ticket.order)
-        return sink if matter is None or self.identities is None else self.identities.peek(matter, sink, answer=answer)
+        return self.matters.sink(ticket, self.writer.body_sink(), answer=answer)
 
     def talk(self, ticket: Ticket) -> TalkSink:
-        del ticket
-        return self.writer.talk_sink()
+        return self.matters.talk(ticket, self.writer.talk_sink())
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
-        matter = self._matters.get(ticket.order)
-        if matter is not None and self.identities is not None and request.body is not None:
-            self.identities.request_whole(matter, request.fields)
-            self._known(ticket.order, matter)
+        self.matters.request(ticket, request)
         live = self.live_of(ticket)
         if live is not None and (flight := live.flights.get(ticket.order)) is not None:
             flight.listens = only_listens(request)
 
     async def hold(self, ticket: Ticket, exchange: Exchange) -> int:
         """A write's answer waits here for the snapshots that show its effect."""
-        self._told(ticket, exchange)
+        self.matters.told(ticket, exchange)
         live = self.live_of(ticket)
         flight = live.flights.get(ticket.order) if live else None
         if live is None or flight is None:
@@ -278,7 +261,7 @@ class Recording:
         """Stores the exchange where it belongs."""
         if exchange.request.version.startswith(b"HTTP/2"):
             self._note_h2(exchange.env)
-        matter = self._told(ticket, exchange)
+        matter = self.matters.told(ticket, exchange)
         if matter is not None:
             exchange = settled(matter, exchange)
         live = self.live_of(ticket)
@@ -286,7 +269,7 @@ class Recording:
             self._landed(live, ticket, exchange)
         if live is None or self._resets.equal(exchange):
             self._put_aside(ticket, exchange)
-            self._matters.pop(ticket.order, None)
+            self.matters.forget(ticket)
             return
         if matter is not None:
             exchange = self._learnt(live, matter, exchange)
@@ -296,7 +279,7 @@ class Recording:
         self.tally.exchange(exchange, attributed=True)
         self._connections.used_by(exchange, live.episode.key)
         if matter is not None:
-            self._matters.pop(ticket.order, None)
+            self.matters.forget(ticket)
             if matter.found.says("end") and self.on_end is not None:
                 self.on_end(live)
 
@@ -308,20 +291,11 @@ class Recording:
             self.run = replace(self.run, envs={**self.run.envs, env: wired})
             self.writer.update_run(self.run)
 
-    def _told(self, ticket: Ticket, exchange: Exchange) -> Matter | None:
-        """The answer is whole: what it says of whose it is counts too."""
-        matter = self._matters.get(ticket.order)
-        if matter is not None and self.identities is not None:
-            self.identities.answer_whole(matter, exchange)
-            self._known(ticket.order, matter)
-            self.tally.rules_too_large = self.identities.too_large
-        return matter
-
     def _learnt(self, live: Live, matter: Matter, exchange: Exchange) -> Exchange:
         """What an exchange says of its episode is kept with it, and what contradicts is told."""
-        assert self.identities is not None
+        assert self.matters.identities is not None
         changes, refused = fills(matter, live.episode)
-        aliases = self.identities.new_aliases(matter, live.episode)
+        aliases = self.matters.identities.new_aliases(matter, live.episode)
         if aliases != live.episode.aliases:
             changes["aliases"] = aliases
         if changes:
@@ -364,8 +338,7 @@ class Recording:
 
     def attribution(self, ticket: Ticket) -> Attribution:
         """Whose a ticket is, as far as it is known by now."""
-        matter = self._matters.get(ticket.order)
-        return ticket.attribution if matter is None else matter.attribution or UNNAMED
+        return self.matters.attribution(ticket)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -392,7 +365,7 @@ class Recording:
         try:
             live = self.live_of(ticket) if ticket is not None else None
             if ticket is not None and where in ("finished", "requestheaders"):
-                self._matters.pop(ticket.order, None)
+                self.matters.forget(ticket)
             if live is not None and ticket is not None:
                 if where == "finished":
                     live.give_up(ticket.order)

@@ -40,12 +40,17 @@ class Passing:
                 one.recording.sink(self.ticket, self.fields, answer=answer).write(raw)
         talk = None
         if messages is not None:
-            said = (Message(from_agent=True, text=True, payload=json.dumps(m).encode(), at=0) for m in messages)
-            talk = WebSocket(messages=tuple(said), close_code=1000)
+            self.talk = one.recording.talk(self.ticket)
+            self.say(*messages)
+            talk = WebSocket(messages=(), close_code=1000)
         self.exchange: Exchange = made(
             self.ticket, method, target, sent=sent_raw, body=told_raw, headers=answered, request_headers=headers,
             websocket=talk, status=101 if talk else 200,
         )  # fmt: skip
+
+    def say(self, *messages: Any) -> None:
+        for each in messages:
+            self.talk.add(Message(from_agent=True, text=True, payload=json.dumps(each).encode(), at=0))
 
     async def request(self) -> Passing:
         if not self.streamed:
@@ -205,10 +210,22 @@ async def test_two_episodes_claimed_by_one_request_are_reported_and_the_stronger
 
 async def test_one_id_on_two_connections_is_reported(kit: Make) -> None:
     one = kit(rules=[FRAME])
-    for passing in [Passing(one, "GET", "/ws", messages=({"id": "ep-42"},)) for _ in range(2)]:
+    for passing in [Passing(one, "GET", "/ws", messages=({"id": "ep-42"}, {"id": "ep-42"})) for _ in range(2)]:
         passing.end()
     assert [bool([n for n in x.notes if "two connections" in n]) for x in await one.stored("ep-42")] == [False, True]
     assert one.recording.tally.contradictions == 1
+
+
+async def test_the_first_message_that_names_a_connection_opens_its_episode(kit: Make) -> None:
+    one = kit(rules=[FRAME, {**FRAME, "frame": "/seed", "fills": "seed"}])
+    passing = await Passing(one, "GET", "/ws", messages=({"type": "hello"},)).request()
+    assert passing.episode is None
+    passing.say({"id": "ep-42", "seed": 3})
+    assert passing.episode == "ep-42"
+    assert len(one.recording.lives["ep-42"].flights) == 1
+    passing.end()
+    assert await carried(one, "ep-42") == [("rule", True)]
+    assert (await one.episode("ep-42")).seed == 3
 
 
 async def test_two_ids_on_one_connection_are_reported_and_the_first_wins(kit: Make) -> None:
