@@ -24,7 +24,7 @@ from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec
 from replayproxy.storage import Reader, open_store
 
-PLAIN, SECURE = "standin", "standin-tls"
+PLAIN, SECURE, HTTP2 = "standin", "standin-tls", "standin-h2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ async def through_a_recorder(
     """What was sent, and what was seen of it. Raises Problem or OSError when nothing can be sent."""
     with open_store(folder / "store", create=True) as store:
         authority = Authority(store.path / "ca")
-        async with standin(authority.server_context([HOST])) as target:
+        async with standin(lambda: authority.server_context([HOST])) as target:
             options = _options(store.path, target, authority)
             writer = store.writer()
             recorder = Recorder(options, store, writer, lambda line: None)
@@ -81,11 +81,12 @@ async def through_a_recorder(
 
 
 def _options(store: Path, target: StandIn, authority: Authority) -> RecordOptions:
-    """A plain and a TLS listener, and a forward proxy."""
+    """A plain listener, one over TLS and one over HTTP/2, and a forward proxy."""
     plain = EnvSpec(name=PLAIN, upstream=target.plain)
     secure = EnvSpec(name=SECURE, upstream=target.secure, tls=True, ca=authority.certificate)
+    http2 = replace(secure, name=HTTP2, upstream=target.http2)
     return RecordOptions(
-        store=store, run="doctor", envs=(plain, secure), plan=Plan(when=()), log_every=0.0, forward=(HOST, 0)
+        store=store, run="doctor", envs=(plain, secure, http2), plan=Plan(when=()), log_every=0.0, forward=(HOST, 0)
     )
 
 
@@ -96,10 +97,10 @@ async def _world(recorder: Recorder, target: StandIn, authority: Authority) -> W
     by_port = (await opened(OpenRequest(episode="port", url_style="port"), ""))["urls"]
     await opened(OpenRequest(episode="forward"), "")
     bases: dict[Way, str] = {
-        ("append", "http"): by_path[PLAIN], ("append", "https"): by_path[SECURE], ("append", "h2"): by_path[SECURE],
+        ("append", "http"): by_path[PLAIN], ("append", "https"): by_path[SECURE], ("append", "h2"): by_path[HTTP2],
         ("append", "ws"): by_path[PLAIN], ("append", "wss"): by_path[SECURE],
         ("resolve", "http"): by_path[PLAIN], ("port", "http"): by_port[PLAIN],
-        ("forward", "http"): target.plain, ("forward", "https"): target.secure, ("forward", "h2"): target.secure,
+        ("forward", "http"): target.plain, ("forward", "https"): target.secure, ("forward", "h2"): target.http2,
         ("forward", "ws"): target.plain, ("forward", "wss"): target.secure,
     }  # fmt: skip
     # Without the system's roots, which no canary needs: some clients read them all, several times.

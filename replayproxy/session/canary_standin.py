@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
+
+from replayproxy.session.canary_standin_h2 import Http2
 
 HOST = "127.0.0.1"
 _PATH = re.compile(r"/(canary|page)/([a-z0-9-]+)\Z")
@@ -33,11 +36,16 @@ def canary_in(target: bytes) -> str | None:
 
 @dataclass(slots=True)
 class StandIn:
-    """`arrived`: for each canary, how many times it came here."""
+    """`arrived`: for each canary, how many times it came here. `http2` speaks only that, over TLS."""
 
     arrived: Counter[str] = field(default_factory=Counter)
     plain: str = ""
     secure: str = ""
+    http2: str = ""
+
+    def came(self, path: str) -> None:
+        if (name := canary_in(path.encode("latin-1"))) is not None:
+            self.arrived[name] += 1
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         match = _PATH.fullmatch(request.path)
@@ -47,7 +55,7 @@ class StandIn:
         if kind == "page":
             text = f'<!doctype html><script src="{path_of(name)}"></script>'
             return web.Response(text=text, content_type="text/html")
-        self.arrived[name] += 1
+        self.came(request.path)
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return await _echo(request)
         return web.Response(text="// canary\n", content_type="text/javascript")
@@ -62,17 +70,23 @@ async def _echo(request: web.BaseRequest) -> web.WebSocketResponse:
 
 
 @asynccontextmanager
-async def standin(tls: ssl.SSLContext | None = None) -> AsyncIterator[StandIn]:
-    """It accepts, plain and where there is a context over TLS; closed at the end. Raises OSError."""
-    made = StandIn()
+async def standin(tls: Callable[[], ssl.SSLContext]) -> AsyncIterator[StandIn]:
+    """It accepts, plain, over TLS and over HTTP/2; closed at the end. `tls` makes a context. Raises OSError."""
+    made, secure, http2 = StandIn(), tls(), tls()
+    http2.set_alpn_protocols(["h2"])
     runner = web.ServerRunner(web.Server(made.answer), shutdown_timeout=0.2)
     await runner.setup()
+    server: asyncio.Server | None = None
     try:
         await web.TCPSite(runner, HOST, 0).start()
         made.plain = f"http://{HOST}:{runner.addresses[-1][1]}"
-        if tls is not None:
-            await web.TCPSite(runner, HOST, 0, ssl_context=tls).start()
-            made.secure = f"https://{HOST}:{runner.addresses[-1][1]}"
+        await web.TCPSite(runner, HOST, 0, ssl_context=secure).start()
+        made.secure = f"https://{HOST}:{runner.addresses[-1][1]}"
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Http2(made.came), HOST, 0, ssl=http2)
+        made.http2 = f"https://{HOST}:{server.sockets[0].getsockname()[1]}"
         yield made
     finally:
+        if server is not None:
+            server.close()
         await runner.cleanup()

@@ -60,10 +60,12 @@ async def test_python_s_clients_obey_the_proxy_variables_but_for_aiohttp_s_defau
 
 
 async def test_clients_that_resolve_need_a_port_of_the_episode_and_those_that_append_do_not() -> None:
-    seen = await tried("httpx:append,aiohttp:append,aiohttp:resolve,aiohttp:port,aiohttp-websocket:append")
+    seen = await tried("httpx:append,httpx-h2,aiohttp:append,aiohttp:resolve,aiohttp:port,aiohttp-websocket:append")
     assert ends(seen) == {
         "append http": {"httpx": "recorded", "aiohttp": "recorded"},
         "append https": {"httpx": "recorded", "aiohttp": "recorded"},
+        "append h2": {"httpx-h2": "recorded"},
+        "forward h2": {"httpx-h2": "recorded"},
         "append ws": {"aiohttp-websocket": "recorded"},
         "append wss": {"aiohttp-websocket": "recorded"},
         "resolve http": {"aiohttp": "no episode"},

@@ -19,7 +19,7 @@ LAYERS: dict[str, set[str]] = {
     "proxy": {"core", "storage", "state", "errors", "mitmproxy", "certifi", "h2"},
     "serve": {"core", "detect", "storage", "state", "errors", "aiohttp", "multidict", "yarl", "prometheus_client"},
     "drive": {"core", "storage", "state", "errors", "h11"},
-    "session": {"core", "detect", "storage", "state", "proxy", "serve", "drive", "errors", "aiohttp", "orjson"},
+    "session": {"core", "detect", "storage", "state", "proxy", "serve", "drive", "errors", "aiohttp", "orjson", "h2"},
     "demo": {"client", "errors", "aiohttp"},
     "cli": {"*", "click", "rich"},
     "client": set(),
