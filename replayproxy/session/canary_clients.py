@@ -194,7 +194,7 @@ CLIENTS: tuple[Client, ...] = (
         ways=(*REVERSE, *RESOLVING, ("forward", "http")), past=_CHROMIUM_FLAGS, distrusts=_CHROMIUM_TRUST,
     ),
     Client(
-        name="chromium-flags", program=_CHROMIUM_NAMES, seconds=15.0, ways=(("append", "https"), *FORWARD),
+        name="chromium-flags", program=_CHROMIUM_NAMES, seconds=15.0, ways=(("forward", "https"),),
         argv=(
             *_CHROMIUM, "--proxy-server={proxy}", "--proxy-bypass-list=<-loopback>",
             "--ignore-certificate-errors-spki-list={key-hash}", "{page}",

@@ -32,7 +32,7 @@ for name in sys.argv[1:]:
             found[name] = version(name)
         except Exception:
             found[name] = "?"
-print(json.dumps({"prefix": sys.prefix, "version": "%d.%d.%d" % sys.version_info[:3], "modules": found}))
+print(json.dumps({"prefix": sys.prefix, "path": sys.executable, "version": "%d.%d.%d" % sys.version_info[:3], "modules": found}))
 """
 
 
@@ -110,6 +110,8 @@ async def _interpreter(path: str, modules: Sequence[str]) -> Interpreter | None:
     said = await ended((path, "-c", _PROBE, *modules), seconds=PROBE_SECONDS)
     try:
         told = json.loads(said.out)
+        # What it says of itself, because what is on PATH may be a script that takes its time to find it.
+        path = told["path"] or path
         return Interpreter(path=path, prefix=told["prefix"], version=told["version"], modules=told["modules"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -41,7 +41,7 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """`ended` None: it was not tried, because no time was left, or because the client is not there."""
+    """`ended` None: it was not tried, because no time was left (or not enough), or because the client is not there."""
 
     id: str
     client: Client
@@ -134,8 +134,9 @@ async def _one(row: Sent, world: World, folder: Path, places: asyncio.Semaphore,
         words = _words(row, world, folder)
         environ = world.proxied if row.way[0] == "forward" else world.environ
         environ = {name: value for name, value in environ.items() if name not in row.client.without}
-        seconds = min(row.client.seconds, max(left, 1.0))
-        return replace(row, ended=await ended(words, seconds=seconds, environ=environ))
+        end = await ended(words, seconds=min(row.client.seconds, left), environ=environ)
+        in_time = end.code is not None or left >= row.client.seconds
+        return replace(row, ended=end if in_time else None)
 
 
 def _words(row: Sent, world: World, folder: Path) -> list[str]:

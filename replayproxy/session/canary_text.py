@@ -6,26 +6,30 @@ from collections.abc import Iterable, Sequence
 
 from replayproxy.errors import Exit
 from replayproxy.session.canary import NO_TIME, Canary
-from replayproxy.session.canary_clients import STYLES
+from replayproxy.session.canary_clients import STYLES, Style
 from replayproxy.session.diagnosis import Check, Level
 
 
 def told(canaries: Sequence[Canary]) -> list[Check]:
-    """In the order of the styles, what is well first; what could not be tried comes last, and is never `ok`."""
-    groups: dict[tuple[str, str, str, bool], list[Canary]] = {}
+    """In the order of the styles, what is well first; what was not tried comes last, and is never `ok`."""
+    groups: dict[tuple[Style, str, str, bool], list[Canary]] = {}
     for one in canaries:
-        groups.setdefault((one.style, one.result, one.hint, one.episode), []).append(one)
-    absent = [one for one in canaries if one.result == "not-found"]
+        if not _untried(one):
+            groups.setdefault((one.style, one.result, one.hint, one.episode), []).append(one)
     styles = [
         _check(group)
         for style in STYLES
-        for _, group in sorted(groups.items(), key=lambda item: _RANK[item[0][1]])
-        if group[0].style == style and group[0].result != "not-found"
+        for (of, *_), group in sorted(groups.items(), key=lambda item: _RANK[item[0][1]])
+        if of == style
     ]
-    return [*_interpreters(canaries), *styles, *_absent(absent)]
+    return [*_interpreters(canaries), *styles, *_not_tried([one for one in canaries if _untried(one)])]
 
 
-_RANK = {"recorded": 0, "passed-by": 1, "failed": 2, "not-found": 3}
+_RANK: dict[str, int] = {"recorded": 0, "passed-by": 1, "failed": 2}
+
+
+def _untried(canary: Canary) -> bool:
+    return canary.result == "not-found" or canary.hint == NO_TIME
 
 
 def _check(group: Sequence[Canary]) -> Check:
@@ -38,9 +42,9 @@ def _check(group: Sequence[Canary]) -> Check:
     elif first.result == "passed-by":
         end = f"would silently pass by -> {first.hint}"
     else:
-        end = first.hint if first.hint == NO_TIME else f"failed: {first.hint}"
+        end = f"failed: {first.hint}"
     good = first.result == "recorded" and first.episode
-    level: Level = "ok" if good else "FAIL" if first.named else "----" if first.hint == NO_TIME else "WARN"
+    level: Level = "ok" if good else "FAIL" if first.named else "WARN"
     code = Exit.UNJUDGED if level == "FAIL" else Exit.OK
     return Check(level=level, what="clients", text=f"{STYLES[first.style]}: {names}: {end}", exit=int(code))
 
@@ -65,13 +69,21 @@ def _interpreters(canaries: Sequence[Canary]) -> list[Check]:
     ]
 
 
-def _absent(canaries: Sequence[Canary]) -> list[Check]:
-    if not canaries:
-        return []
-    named = canaries[0].named
-    names = ", ".join(
-        f"{name} ({needs})" for name, needs in {one.client.name: one.client.needs for one in canaries}.items()
-    )
-    level: Level = "FAIL" if named else "----"
-    text = f"not tried, because they are not there: {names}"
-    return [Check(level=level, what="clients", text=text, exit=int(Exit.UNJUDGED if named else Exit.OK))]
+def _not_tried(canaries: Sequence[Canary]) -> list[Check]:
+    absent = [one for one in canaries if one.result == "not-found"]
+    late = [one for one in canaries if one.result != "not-found"]
+    needs = {one.client.name: one.client.needs for one in absent}
+    shown = [name if name == need else f"{name} ({need})" for name, need in needs.items()]
+    texts = {
+        "not tried, because they are not there: " + ", ".join(shown): absent,
+        f"not tried, because {NO_TIME}: "
+        + ", ".join(dict.fromkeys(f"{one.client.name}:{one.style}" for one in late)): late,
+    }
+    return [
+        Check(
+            level="FAIL" if group[0].named else "----", what="clients", text=text,
+            exit=int(Exit.UNJUDGED if group[0].named else Exit.OK),
+        )
+        for text, group in texts.items()
+        if group
+    ]  # fmt: skip

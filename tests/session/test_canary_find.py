@@ -40,7 +40,7 @@ async def test_a_program_is_the_first_of_its_names_on_path_with_the_version_it_t
 async def test_a_library_is_the_agent_s_interpreter_s_and_for_what_it_lacks_our_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = '{"prefix": "/agent", "version": "3.9.1", "modules": {}}'
+    told = '{"prefix": "/agent", "path": "", "version": "3.9.1", "modules": {}}'
     agents = executable(tmp_path / "python3", f"#!/bin/sh\necho '{told}'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     found = await find([LIBRARY, MISSING, BARE], None)
@@ -50,11 +50,18 @@ async def test_a_library_is_the_agent_s_interpreter_s_and_for_what_it_lacks_our_
 
 
 async def test_an_interpreter_that_is_named_is_the_only_one(tmp_path: Path) -> None:
-    told = '{"prefix": "/agent", "version": "3.9.1", "modules": {}}'
+    told = '{"prefix": "/agent", "path": "", "version": "3.9.1", "modules": {}}'
     agents = executable(tmp_path / "mine", f"#!/bin/sh\necho '{told}'\n")
     found = await find([LIBRARY, BARE], str(agents))
     assert set(found) == {"bare"}
     assert set(await find([LIBRARY, BARE], sys.executable)) == {"library", "bare"}
+
+
+async def test_an_interpreter_is_called_where_it_says_it_is_and_not_by_a_script_that_leads_there(
+    tmp_path: Path,
+) -> None:
+    shim = executable(tmp_path / "shim", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    assert (await find([BARE], str(shim)))["bare"].program == sys.executable
 
 
 @pytest.mark.parametrize("says", ["echo no json", "echo []", "echo '{}'", "exit 0"])

@@ -56,7 +56,7 @@ def test_one_that_failed_says_why() -> None:
 
 def test_one_that_there_was_no_time_for_is_no_failure_of_it_and_no_success() -> None:
     late = canary("a", result="failed", episode=False, hint=NO_TIME)
-    assert lines(late) == [("----", f"listener URL, path appended: a/1.0: {NO_TIME}")]
+    assert lines(late) == [("----", "not tried, because no time was left: --clients tries fewer: a:append")]
     assert exit_of(canary("a", result="failed", episode=False, hint=NO_TIME, named=True)) == 3
 
 
