@@ -32,7 +32,8 @@ for name in sys.argv[1:]:
             found[name] = version(name)
         except Exception:
             found[name] = "?"
-print(json.dumps({"prefix": sys.prefix, "path": sys.executable, "version": "%d.%d.%d" % sys.version_info[:3], "modules": found}))
+told = {"prefix": sys.prefix, "path": sys.executable, "version": "%d.%d.%d" % sys.version_info[:3], "modules": found}
+print(json.dumps(told))
 """
 
 
