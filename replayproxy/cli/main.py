@@ -23,6 +23,7 @@ COMMANDS = {
     "record": ("record", "Record what an agent says to its environments."),
     "episode": ("episode", "Open an episode on the running recorder around any program."),
     "replay": ("replay", "Let the recording answer your agent."),
+    "explain": ("explain", "What would a replay answer to this request?"),
     "redrive": ("redrive", "Send the recorded requests to a live environment."),
     "diff": ("diff", "Compare two episodes, or two runs."),
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
@@ -39,7 +40,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["reproduce", "race", "blame", "grep", "explain", "mask", "annotate", "gc", "merge"]
+    ["reproduce", "race", "blame", "grep", "mask", "annotate", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 

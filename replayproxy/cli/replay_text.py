@@ -60,6 +60,7 @@ def receipt_lines(receipt: Mapping[str, Any], code: int) -> list[str]:
     lines = [f"{verdict}  {name}".ljust(WIDTH - len(contacted)) + contacted, *_numbers(receipt)]
     if "episodes" in receipt:
         lines += _episodes(receipt)
+    lines += loosely(receipt)
     lines += _divergence(receipt)
     lines += [f"  FAULT OF REPLAYPROXY  {fault}" for fault in receipt["faults"][:LISTED]]
     if receipt["lane_ambiguous"]:
@@ -113,6 +114,23 @@ def _episodes(receipt: Mapping[str, Any]) -> list[str]:
     for one in receipt["unattributed"][:LISTED]:
         again = f" ({one['count']} times)" if one["count"] > 1 else ""
         lines.append(f"  of no episode  {one['request']}{again}: {one['reason']}")
+    return lines
+
+
+def loosely(receipt: Mapping[str, Any]) -> list[str]:
+    """What stood for what, and what the rules did."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for one in receipt.get("bindings", ()):
+        kinds.setdefault(one["kind"], []).append(one)
+    lines = []
+    for kind, bound in kinds.items():
+        first = bound[0]
+        example = f"{value(first['recorded'])} is {value(first['live'])} at {first['place']}"
+        lines.append(f"  bound  {len(bound):,} {kind}   {_short(first['exchange'])}: {example}")
+    used = [one for one in receipt.get("rules", ()) if one["uses"]]
+    lines += [f"  rule {one['name']} ({one['action']})  needed {count(one['uses'], 'time')}" for one in used]
+    lines += [f"  rule {name} was never needed" for name in receipt.get("unused_rules", ())]
+    lines += [f"  rule {name} has expired and was not applied" for name in receipt.get("expired_rules", ())]
     return lines
 
 

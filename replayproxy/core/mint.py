@@ -177,7 +177,7 @@ def applied(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 def edits_of(data: bytes, kind: bytes, renames: Renames) -> list[Edit]:
     """Everything that is renamed in a decoded body of that media type. Binary bodies are never touched."""
-    if not is_text(kind):
+    if not is_text(kind) or not _may_hold(data, renames):
         return []
 
     def in_json(document: bytes) -> list[Edit]:
@@ -189,6 +189,13 @@ def edits_of(data: bytes, kind: bytes, renames: Renames) -> list[Edit]:
     elif is_json_type(kind):
         found = in_json(data)
     return _merged(found, token_edits(data, renames.tokens))
+
+
+def _may_hold(data: bytes, renames: Renames) -> bool:
+    """Most answers hold nothing that is renamed, and need not be taken apart to know it."""
+    if renames.named or (renames.ids and b"jsonrpc" in data):
+        return True
+    return any(one.encode() in data or _encoded(one).encode() in data for one in renames.tokens)
 
 
 def is_text(kind: bytes) -> bool:

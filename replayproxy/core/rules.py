@@ -68,7 +68,7 @@ def _parse(table: Any, number: int) -> Rule:
     action = table.get("action")
     if action not in ACTIONS:
         raise WrongUsage(f"{where}: action is {action!r}", hint=f"one of {', '.join(ACTIONS)}")
-    if action not in COMPARING:
+    if action not in COMPARING and action != "repeat":
         return Rule(name=str(table.get("name") or where), at=str(table.get("at", "")),
                     pointer=str(table.get("pointer", "")), action=action, reason=str(table.get("reason", "")),
                     until=_until(table.get("until"), where))  # fmt: skip
@@ -77,12 +77,12 @@ def _parse(table: Any, number: int) -> Rule:
     texts = {member: table.get(member, "") for member in ("name", "at", "pointer", "reason")}
     if wrong := next((member for member, text in texts.items() if not isinstance(text, str)), None):
         raise WrongUsage(f"{where}: {wrong} is no text")
-    if not texts["reason"].strip():
+    if not texts["reason"].strip() and action != "repeat":
         raise WrongUsage(f"{where} gives no reason", hint='add reason = "why this may differ"')
-    if not texts["pointer"]:
+    if not texts["pointer"] and action != "repeat":
         raise WrongUsage(f"{where} names no pointer", hint='pointer = "/amount", "header/etag", "query/fields", ..')
     return Rule(
-        name=texts["name"] or f"{texts['at'] or '*'} {texts['pointer']}",
+        name=texts["name"] or f"{texts['at'] or '*'} {texts['pointer'] or action}",
         at=texts["at"],
         pointer=texts["pointer"],
         action=action,

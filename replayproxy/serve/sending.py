@@ -166,7 +166,8 @@ class Sender:
 
         async for _, instant, part in self._parts(body):
             await self._until(instant)
-            await put(rewriter.feed(part))
+            # In another thread: what is taken apart here is long, and other agents do not wait for that.
+            await put(await asyncio.to_thread(rewriter.feed, part))
         await put(rewriter.close())
         await self._until(self._last)
         await self._last_write(last_chunk(self._plan) if chunked else b"")

@@ -11,6 +11,7 @@ from typing import Any
 from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.names import suggestion, why_not_a_name
+from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage
 from replayproxy.session import wiring
 from replayproxy.session.camera import Plan
@@ -140,6 +141,7 @@ def forward_words(flags: Mapping[str, Any], config: Config) -> tuple[tuple[str, 
 def _rules(config: Config, sets: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
     """The config's own rules, then those of the ready sets: of two that find the same, the user's is the stronger."""
     tables = (*config.rules, *rule_tables(config.values("rules", sets)))
+    parse_rules(tables)  # the run keeps them, and a replay is to understand them
     extract_rules(tables)  # two of one name
     return tables
 

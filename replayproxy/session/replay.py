@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +34,7 @@ from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.replay_desk import ReplayDesk
 from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
+from replayproxy.session.replay_rules import relaxation
 from replayproxy.session.wiring import parse_advertise
 from replayproxy.storage import Reader, Resolved
 
@@ -135,6 +137,7 @@ async def replay(
         reader, run, episodes, sole=sole, order=options.order, now=time.monotonic_ns,
         prepare=lambda entry: ready(entry, dialect.is_plain),
         unmarked=None if sole else unmarked_episode(reader, run, episodes),
+        rules=relaxation(run, options.rules, date.today()),  # noqa: DTZ011 - a day, as the user wrote it
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
     stage.known = load_known(reader, run, stage.episodes, shown=stand_in, touched=stage.touched)

@@ -9,6 +9,7 @@ from typing import Any
 
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.replayer import Order
+from replayproxy.core.rules import Rule, parse_rules
 from replayproxy.core.values import Run
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import Pace, parse_pace
@@ -36,6 +37,7 @@ class ReplayOptions:
     passes: HostList = field(default_factory=HostList)
     ready_file: Path | None = None
     summary: Path | None = None
+    rules: tuple[Rule, ...] = ()
 
 
 def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str]) -> ReplayOptions:
@@ -70,6 +72,7 @@ def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str
         passes=passes,
         ready_file=None if ready is None else writable_path(Path(ready), "--ready-file"),
         summary=None if summary is None else writable_path(Path(summary), "--summary"),
+        rules=parse_rules(config.rules),
     )
 
 

@@ -12,6 +12,7 @@ from replayproxy.core.callids import differing, replay_key
 from replayproxy.core.replayer import Grade
 from replayproxy.testing import exchange, request
 from tests.core.play import Play
+from tests.core.world import relaxed
 
 KIND = {"Content-Type": "application/json"}
 
@@ -27,6 +28,7 @@ def rpc(body: Any) -> Any:
 ids = st.integers() | st.text(min_size=1, max_size=8) | st.booleans()
 
 
+@relaxed
 @given(ids, ids, st.sampled_from(["tools/list", "tools/call"]), st.sampled_from(["tools/list", "tools/call"]))
 def test_calls_are_one_exactly_when_all_but_their_ids_is(a: Any, b: Any, one: str, other: str) -> None:
     left, right = replay_key("app", rpc(call(a, one))), replay_key("app", rpc(call(b, other)))

@@ -11,6 +11,7 @@ from replayproxy.core.multipart import Part, boundary_of, parts_key, parts_of, w
 from replayproxy.core.values import Request
 from replayproxy.testing import exchange, request
 from tests.core.play import Play
+from tests.core.world import relaxed
 
 FILE = b"one\r\n--b\r\ntwo\r\n--bogus--\r\n"
 
@@ -71,11 +72,13 @@ parts = st.lists(st.tuples(named, data), min_size=1, max_size=4)
 boundaries = st.from_regex(rb"[0-9a-zA-Z]{20,30}", fullmatch=True)
 
 
+@relaxed
 @given(parts, parts, boundaries, boundaries)
 def test_uploads_are_one_exactly_when_their_parts_are(a, b, left: bytes, right: bytes) -> None:
     assert one(sent(left, upload(left, *a)), sent(right, upload(right, *b))) is (a == b)
 
 
+@relaxed
 @given(parts, boundaries)
 def test_parts_come_back_as_they_were_put_in(given_parts, boundary: bytes) -> None:
     found = parts_of(upload(boundary, *given_parts), boundary)
@@ -83,6 +86,7 @@ def test_parts_come_back_as_they_were_put_in(given_parts, boundary: bytes) -> No
     assert [part.data for part in found] == [data for _, data in given_parts]
 
 
+@relaxed
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(raw: bytes) -> None:
     found = parts_of(raw, b"b")
