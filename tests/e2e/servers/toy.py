@@ -53,6 +53,15 @@ async def upload(request: web.Request) -> web.Response:
     return web.json_response({"size": size, "sha256": digest.hexdigest()})
 
 
+async def mirror(request: web.Request) -> web.WebSocketResponse:
+    """Answers each binary message with its bytes in reverse."""
+    socket = web.WebSocketResponse(max_msg_size=0)
+    await socket.prepare(request)
+    async for message in socket:
+        await socket.send_bytes(message.data[::-1])
+    return socket
+
+
 async def gzipped(request: web.Request) -> web.Response:
     data = gzip.compress(b'{"packed": true}', mtime=0)
     return web.Response(body=data, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
@@ -93,7 +102,7 @@ def app() -> web.Application:
     made.add_routes([
         web.get("/", counter), web.get("/counter", counter), web.post("/inc", increase), web.post("/slow", slow),
         web.get("/slow", slow), web.get("/body", body), web.post("/upload", upload), web.get("/gzip", gzipped),
-        web.get("/events", events), web.post("/login", login), web.get("/account", account),
+        web.get("/events", events), web.get("/mirror", mirror), web.post("/login", login), web.get("/account", account),
         web.get("/old", old), web.get("/old-absolute", old_absolute),
     ])  # fmt: skip
     return made
