@@ -9,15 +9,16 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 from replayproxy.core import jsonvalue
+from replayproxy.core.callids import replay_key
 from replayproxy.core.canonical import VIEW_LIMIT, RequestKey, body_of
-from replayproxy.core.jsonrpc import bind_ids, with_live_id
-from replayproxy.core.mint import applied, id_edits, json_text
+from replayproxy.core.mint import Renames, applied, id_edits, token_edits
+from replayproxy.core.nonces import Binding
 from replayproxy.core.unlike import differences, shown
 from replayproxy.core.values import Exchange, Message, Outcome, Request
 
@@ -34,6 +35,9 @@ LOOKED_AT = 64
 """So many of the agent's messages around the expected one are compared with one that does not match."""
 
 NEAREST = 3
+
+CALL_IDS = "json-rpc"
+"""What kind of binding the id of a call is."""
 
 
 class End(StrEnum):
@@ -101,41 +105,54 @@ def cut(text: str) -> bytes:
 
 
 class Conversation:
-    """One conversation under way. The edge walks the recorded messages and tells what the agent does."""
+    """One conversation under way. The edge walks the recorded messages and tells what the agent does.
 
-    def __init__(self) -> None:
+    `renames`: recorded to live values that the handshake, and what came before it, bound.
+    """
+
+    def __init__(self, renames: Renames | None = None, exchange: int = 0) -> None:
         self.exact = True
         self.heard = 0  # the agent's messages that were as recorded
-        self.ids: dict[str, str] = {}  # of JSON-RPC calls: recorded -> live, as JSON texts
+        self.bindings: list[Binding] = []
+        self._exchange = exchange
+        self._tokens = dict(renames.tokens) if renames else {}
+        self._ids: dict[str, str] = {}
 
     def hear(self, number: int, recorded: Message, asked: Message) -> bool:
-        """Whether this is message `number` of the recording. It then counts, and its JSON-RPC id is bound."""
-        if not self._same(recorded, asked):
+        """Whether this is message `number` of the recording. It then counts, and the ids of its calls are bound."""
+        if recorded.text != asked.text or not self._same(number, recorded, asked):
             return False
         self.heard += 1
         return True
 
-    def _same(self, recorded: Message, asked: Message) -> bool:
-        if recorded.text != asked.text:
-            return False
+    def _same(self, number: int, recorded: Message, asked: Message) -> bool:
         if recorded.payload == asked.payload:
             return True
-        before, after = _tree(recorded.payload), _tree(asked.payload)
-        if before is None or after is None:
+        due = self.due(recorded)
+        (key, ids), (live_key, live_ids) = (replay_key("", _as_request(one)) for one in (due, asked))
+        if key != live_key:
             return False
-        pair = bind_ids(before[0], after[0])
-        if pair is not None:
-            before = (with_live_id(before[0], pair[1]),)
-        if not jsonvalue.same(before[0], after[0]):
-            return False
-        if pair is not None:
-            self.ids[json_text(pair[0])] = json_text(pair[1])
         self.exact = False
+        for (pointer, was), (_, now) in zip(ids, live_ids, strict=True):
+            if was != now and self._ids.get(was) != now:
+                self._ids[was] = now
+                place = f"messages/{number}{pointer}"
+                self.bindings.append(
+                    Binding(recorded=was, live=now, exchange=self._exchange, place=place, scope=CALL_IDS)
+                )
         return True
+
+    def due(self, recorded: Message) -> Message:
+        """A recorded message with the live values in the place of the recorded ones."""
+        if not self._tokens or not recorded.text:
+            return recorded
+        edits = token_edits(recorded.payload, self._tokens)
+        return replace(recorded, payload=applied(recorded.payload, edits)) if edits else recorded
 
     def say(self, recorded: Message) -> bytes:
         """What the environment said, with the live ids of the calls that it answers."""
-        return applied(recorded.payload, id_edits(recorded.payload, self.ids)) if self.ids else recorded.payload
+        payload = self.due(recorded).payload
+        return applied(payload, id_edits(payload, self._ids)) if self._ids else payload
 
 
 def _tree(payload: bytes) -> tuple[Any] | None:

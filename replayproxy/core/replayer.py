@@ -7,7 +7,7 @@ and no waiting here: the edge asks `may_go`, waits, and says `done` or `overdue`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -145,6 +145,11 @@ class Replayer:
     def echoed(self, serve: Serve) -> None:
         """The answer held a value that its request alone gave, and was given with the live one."""
         for binding in serve.echoes:
+            self._matcher.renaming.note(binding)
+
+    def bound(self, bindings: Iterable[Binding]) -> None:
+        """A conversation bound these ids."""
+        for binding in bindings:
             self._matcher.renaming.note(binding)
 
     @property

@@ -91,7 +91,7 @@ class Talk:
         self._socket, self._scene, self._serve, self._source = socket, scene, serve, source
         self._pace, self._now, self._tell, self._hold_limit = pace, now, tell, hold
         self._stop = asyncio.ensure_future(stopping.wait())
-        self._state = Conversation()
+        self._state = Conversation(serve.renames, serve.entry.seq)
         exchange = self._exchange = serve.entry.exchange
         self._end = end_of(exchange)
         self._anchor = (asyncio.get_running_loop().time(), exchange.times.first or exchange.times.head)
@@ -113,6 +113,7 @@ class Talk:
             self._departed("the replay ended before it")
             raise
         finally:
+            self._scene.replayer.bound(self._state.bindings)
             self._stop.cancel()
 
     async def _recorded(self) -> AsyncIterator[Message]:
@@ -160,7 +161,7 @@ class Talk:
             await asyncio.to_thread(hear, self._number, recorded, got) if large else hear(self._number, recorded, got)
         )
         if not same:
-            await self._miss(got, recorded)
+            await self._miss(got, self._state.due(recorded))
             return False
         self._anchor = (asyncio.get_running_loop().time(), recorded.at)
         if len(recorded.payload) <= PARSE_INLINE:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from replayproxy.core.conversation import REASON_LIMIT, Conversation, End, cut, end_of, unlike, unlike_close
+from replayproxy.core.mint import Renames
 from replayproxy.core.values import Exchange
 from tests.serve.talks import agent, env, talk
 
@@ -42,7 +43,7 @@ def test_the_id_of_a_call_binds_and_the_answer_carries_the_live_one(recorded: st
     assert state.hear(1, agent(CALL % recorded), agent(CALL % live))
     answer = '{"result": {"id": %s},  "id": %s, "jsonrpc": "2.0"}'
     assert state.say(env(answer % (recorded, recorded))) == (answer % (recorded, live)).encode()
-    assert state.ids == {recorded: live}
+    assert [(one.recorded, one.live, one.place) for one in state.bindings] == [(recorded, live, "messages/1/id")]
     assert not state.exact
 
 
@@ -50,6 +51,23 @@ def test_a_call_of_the_environment_keeps_its_own_id() -> None:
     state = Conversation()
     assert state.hear(1, agent(CALL % 7), agent(CALL % 8))
     assert state.say(env(CALL % 7)) == (CALL % 7).encode()
+
+
+def test_what_else_refers_to_a_call_is_bound_with_it() -> None:
+    state = Conversation()
+    gone = '{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": %s}}'
+    assert state.hear(1, agent(CALL % 7), agent(CALL % 8))
+    assert state.hear(3, agent(gone % 7), agent(gone % 8))
+    assert len(state.bindings) == 1
+
+
+def test_a_value_bound_before_stands_for_the_recorded_one_on_both_sides() -> None:
+    was, now = "6f1c0f2e-58a4-4d0a-9c1e-0a1b2c3d4e5f", "11111111-2222-4333-8444-555555555555"
+    state = Conversation(Renames(tokens={was: now}))
+    assert state.hear(1, agent(f'{{"session": "{was}"}}'), agent(f'{{"session": "{now}"}}'))
+    assert state.say(env(f"welcome {was}")) == f"welcome {now}".encode()
+    assert state.say(env(was.encode())) == was.encode(), "binary messages are never touched"
+    assert not state.exact
 
 
 def test_the_id_of_an_answer_is_not_bound() -> None:

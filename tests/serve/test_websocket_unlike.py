@@ -156,6 +156,10 @@ async def test_ids_of_json_rpc_calls_are_bound_and_answers_carry_the_live_one(st
         receipt = s.receipt()
     assert receipt["reproduced"], receipt
     assert receipt["served"] == {"exact": 0, "canonical": 1, "relaxed": 0, "repeat": 0}
+    assert receipt["bindings"] == [
+        {"recorded": 7, "live": "x-1", "exchange": "r/e/1", "place": "messages/1/id", "kind": "json-rpc"},
+        {"recorded": 8, "live": "x-2", "exchange": "r/e/1", "place": "messages/2/id", "kind": "json-rpc"},
+    ]
 
 
 @pytest.mark.parametrize(("speed", "least", "most"), [(0.0, 0.0, 0.25), (1.0, 0.55, 2.5), (2.0, 0.25, 1.5)])
