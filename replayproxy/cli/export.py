@@ -9,8 +9,9 @@ import click
 from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.errors import WrongUsage
 from replayproxy.session.porting import STDIO, Exported, choose, export_archive
+from replayproxy.session.porting_har import export_har
 
-FORMATS = {"archive": export_archive}
+FORMATS = {"archive": export_archive, "har": export_har}
 
 
 @click.command(short_help="Write recordings as HAR, flow file or archive.")

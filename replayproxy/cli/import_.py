@@ -7,20 +7,25 @@ from pathlib import Path
 import click
 
 from replayproxy.cli.common import count, echo_json, json_option, one_store, safe, store_option
-from replayproxy.session.porting_in import Asked, Imported, import_file
+from replayproxy.session.porting_in import import_file
+from replayproxy.session.taking import Asked, Imported, parse_envs
 
 
 @click.command(short_help="Take in an archive, a HAR or a flow file.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--run", metavar="NAME", help="The run's name here. Default: the archive's own, else the file's.")
 @click.option("--append", is_flag=True, help="Into the run of that name, where there is one.")
+@click.option("--env", "envs", multiple=True, metavar="NAME=URL", help="Names an environment. Default: after its host.")
 @store_option
 @json_option
-def command(path: Path, run: str | None, append: bool, stores: tuple[Path, ...], as_json: bool) -> int:
+def command(
+    path: Path, run: str | None, append: bool, envs: tuple[str, ...], stores: tuple[Path, ...], as_json: bool
+) -> int:
     """Take the recordings of a file into the store: all of them, or none. Its content says what kind of file it is; `-`
-    is stdin.
+    is stdin, and a directory stands for the HAR files in it.
     """
-    done = import_file(Asked(path=path, run=run, append=append), one_store(stores))
+    asked = Asked(path=path, run=run, append=append, envs=parse_envs(envs))
+    done = import_file(asked, one_store(stores))
     if as_json:
         echo_json(done.to_json())
     _say(done, err=as_json)

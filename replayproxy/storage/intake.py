@@ -82,6 +82,9 @@ class Intake:
             self._names.append(("episode-names", name, u64(made.key), f"an episode named {run.name}/{episode.name}"))
         return made
 
+    def update_run(self, run: Run) -> None:
+        self.put("runs", u64(run.key), cold.encode(run))
+
     def has(self, run: Run, episode: str) -> bool:
         """Whether the run has an episode of that name already."""
         with self._env.reading() as txn:
