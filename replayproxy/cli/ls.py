@@ -10,7 +10,7 @@ import click
 
 from replayproxy.cli.common import columns, count, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.moments import ago, duration, moment
-from replayproxy.core.values import Run
+from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
 from replayproxy.session.listing import Listing, RunLine, listing, run_line
 from replayproxy.session.look import Stores
@@ -99,20 +99,33 @@ def run_text(found: Listing) -> list[str]:
     head += "  ".join(f"{name} {told[name]:,}" for name in VERDICTS)
     if found.unattributed:
         head += f"   UNATTRIBUTED {count(found.unattributed, 'exchange')}"
-    rows = [("EPISODE", "TASK", "SEED", "ATT", "EXCH", "REWARD", "TOOK", "STATE", "VERDICT", "WHY")]
+    aliased = any(line.episode.aliases for line in found.episodes)
+    rows = [("EPISODE", "TASK", "SEED", "ATT", "EXCH", "REWARD", "TOOK", "STATE", "VERDICT", *_ALIAS[:aliased], "WHY")]
     for line in found.episodes:
         e = line.episode
         rows.append(
             (
                 safe(e.name), safe(e.task or "-"), _number(e.seed), _number(e.attempt), f"{line.exchanges:,}",
                 "-" if e.reward is None else f"{e.reward:.2f}", duration(line.took_ns), e.state.value,
-                line.verdict, safe(line.why),
+                line.verdict, *(_alias(e),)[:aliased], safe(line.why),
             )
         )  # fmt: skip
     name = found.run.name
     following = f"replayproxy show {name}/EPISODE" if found.checked else f"replayproxy check {name}"
     table = columns(rows, right=(2, 3, 4, 5, 6)) if found.episodes else []
     return [head, *table, f"{count(len(found.episodes), 'episode')}        next: {following}"]
+
+
+_ALIAS = ("ALIAS",)
+
+
+def _alias(episode: Episode) -> str:
+    """The first of an episode's ids, and how many more there are."""
+    if not episode.aliases:
+        return "-"
+    first, more = episode.aliases[0][1], len(episode.aliases) - 1
+    shown = first if len(first) <= 24 else first[:23] + "…"
+    return safe(shown) + (f" +{more}" if more else "")
 
 
 def _number(value: int | None) -> str:

@@ -105,6 +105,11 @@ def _episodes(receipt: Mapping[str, Any]) -> list[str]:
     touched = receipt["episodes"]
     wrong = [one["episode"] for one in touched if not one["reproduced"]]
     lines = [f"  episodes  {len(touched) - len(wrong):,} of {len(touched):,} reproduced" + _named(wrong, "not: ")]
+    if receipt.get("adopted"):
+        lines.append(
+            f"  adopted  {len(receipt['adopted']):,}"
+            + _named([f"{one['episode']} by {one['by']}" for one in receipt["adopted"]], "")
+        )
     if receipt["not_replayed"]:
         lines.append(f"  not replayed  {len(receipt['not_replayed']):,}" + _named(receipt["not_replayed"], ""))
     if receipt["incomplete"]:

@@ -8,6 +8,7 @@ from typing import Any
 from replayproxy.cli.common import count, safe
 from replayproxy.cli.moments import duration
 from replayproxy.core import jsonvalue
+from replayproxy.core.identity import CONTRADICTION
 from replayproxy.core.values import UNATTRIBUTED, Outcome, Row, RowChange, Snapshot, SnapshotStatus
 from replayproxy.session.portrait import Change, Line, Portrait, differing, snapshot_json
 
@@ -18,6 +19,7 @@ VALUE_WIDTH = 60
 def episode_text(seen: Portrait, *, all_changes: bool) -> Iterator[str]:
     """Streams, however long the episode is. `all_changes`: every row that a snapshot shows changed, not the first."""
     yield _head(seen)
+    yield from _aliases(seen)
     yield from (f"fault  {safe(fault)}" for fault in seen.episode.faults)
     yield from _shots(seen, "start", "before-restore")
     yield f"{'#':>4}  {'LANE':<8} {'AT':>7}  {'REQUEST':<{TARGET_WIDTH + 12}} ANSWER       STATE"
@@ -46,6 +48,18 @@ def _head(seen: Portrait) -> str:
     verdict = seen.verdict.upper() + (f" by {', '.join(seen.findings)}" if seen.findings else "")
     parts = [f"{safe(seen.run.name)}/{safe(e.name)}", task, *more, *reward, ended, f"verdict {verdict}"]
     return "   ".join(filter(None, parts))
+
+
+ALIASES_SHOWN = 8
+
+
+def _aliases(seen: Portrait) -> Iterator[str]:
+    aliases = seen.episode.aliases
+    if not aliases:
+        return
+    named = ", ".join(f"{safe(space)} {_cut(safe(value), 40)}" for space, value in aliases[:ALIASES_SHOWN])
+    more = len(aliases) - ALIASES_SHOWN
+    yield f"alias  {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _shots(seen: Portrait, *when: str) -> Iterator[str]:
@@ -77,6 +91,7 @@ def _line(line: Line) -> str:
         notes.insert(0, x.outcome.value)
     if x.is_reset or x.is_probe:
         notes.append("reset" if x.is_reset else "probe")
+    notes += [safe(note) for note in x.notes if note.startswith(CONTRADICTION)]
     if line.beside:
         notes.append("| side by side")
     answer = f"{status:>3} {duration(line.took_ns):>7}"
@@ -140,7 +155,7 @@ def episode_json(seen: Portrait) -> dict[str, Any]:
         "group": e.group, "meta": dict(e.meta), "instance": dict(e.instance), "state": e.state.value,
         "ended_by": e.ended_by, "reward": e.reward, "outcome": e.outcome, "faults": list(e.faults),
         "declared": e.declared, "escaping_links": e.escaping_links, "opened_wall": e.opened_wall,
-        "verdict": seen.verdict, "findings": list(seen.findings),
+        "verdict": seen.verdict, "findings": list(seen.findings), "aliases": [list(one) for one in e.aliases],
         "snapshots": [snapshot_json(seen.run, e, shot) for shot in seen.snapshots],
         "exchanges": [line_json(line) for line in seen.lines],
     }  # fmt: skip
@@ -154,7 +169,7 @@ def line_json(line: Line) -> dict[str, Any]:
         "at_ns": line.at_ns, "took_ns": line.took_ns, "held_ns": x.held_ns, "carrier": x.carrier,
         "request_bytes": x.request.body.size if x.request.body else None,
         "response_bytes": x.response.body.size if x.response and x.response.body else None,
-        "side_by_side": line.beside, "findings": list(line.notes), "error": x.error,
+        "side_by_side": line.beside, "notes": list(x.notes), "findings": list(line.notes), "error": x.error,
         "is_reset": x.is_reset, "is_probe": x.is_probe,
         "changes": [{"to": f"s{c.after.n}", "rows": len(c.rows), "more": c.more} for c in line.changes],
     }  # fmt: skip

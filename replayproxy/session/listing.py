@@ -65,6 +65,7 @@ class EpisodeLine:
             "outcome": e.outcome,
             "opened_wall": e.opened_wall,
             "faults": list(e.faults),
+            "aliases": [list(one) for one in e.aliases],
             "why": self.why,
         }
 
