@@ -23,9 +23,10 @@ from replayproxy.core.replayer import Grade, Miss, Serve
 from replayproxy.core.script import Heard, Identified
 from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import Body
-from replayproxy.serve.bodies import read_body
+from replayproxy.serve.bodies import EMPTY, read_body
 from replayproxy.serve.connection import connections
 from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
+from replayproxy.serve.meeting import Met, meet, turn_away
 from replayproxy.serve.renaming import event_rewriter
 from replayproxy.serve.scene import Scene, Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
@@ -203,6 +204,10 @@ class Origin:
             claims, name = await self.stage.whose_by_rules(claims, env, heard or head, body)
             heard = body.heard
         lane = lane_of(claims)
+        if name is None and self.stage.awaits_frame(env, marks.target) and "Sec-WebSocket-Key" in request.headers:
+            return self._kept(
+                visit, await self._meet(visit, Heard(method, marks.target, visit.fields, EMPTY), lane, marks)
+            )
         if why := visit.entrance.why_not or self.stage.why_not(name, lane):
             await self._refuse(visit, marks, lane, why)
             return self._kept(visit, Ending.KEEP)
@@ -214,20 +219,51 @@ class Origin:
             visit.reading = None
         return self._kept(visit, await self._play(visit, scene, heard, lane, marks))
 
-    async def _play(self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks) -> Ending:
+    async def _meet(self, visit: Visit, heard: Heard, lane: str, marks: Marks) -> Ending:
+        """Plays a conversation whose first message tells its episode."""
+        try:
+            met = await meet(visit.request, self._now())
+        except ValueError as error:
+            await self._refuse(visit, marks, lane, str(error))
+            return Ending.CLOSE
+        said = met.first.payload if met.first else b""
+        name = await self.stage.whose_frame(visit.door.env, heard.target, said) if met.first else None
+        silent = None if met.first else "no message came that could tell its episode"
+        if why := silent or visit.entrance.why_not or self.stage.why_not(name, lane):
+            asked = f"GET {marks.target.decode('utf-8', 'backslashreplace')}"
+            self.stage.stray(asked, why)
+            self._watch.miss(no_episode_document(self.stage.run.name, asked, why, lane))
+            await turn_away(met.socket, why)
+            return Ending.CLOSE
+        assert name is not None
+        visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
+        return await self._play(visit, visit.scene, heard, lane, marks, met)
+
+    async def _play(
+        self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks, met: Met | None = None
+    ) -> Ending:
         env = visit.door.env
         asked = scene.replayer.script.known(env, heard) or await self._identified(scene, env, heard)
         if heard.body is not None and heard.body.size > PARSE_INLINE and not scene.replayer.has_equal(asked, lane):
             asked = await asyncio.to_thread(scene.replayer.script.loosened, asked)
         found = scene.replayer.ask(asked, lane, self._now())
         if isinstance(found, Miss):
-            await self._say_miss(visit, await scene.explain(found))
+            document = await scene.explain(found)
+            if met is not None:
+                self._watch.miss(document)
+                await turn_away(met.socket, document["detail"])
+                return Ending.CLOSE
+            await self._say_miss(visit, document)
             return Ending.KEEP
         visit.serve = found
         if not scene.replayer.may_go(found):
             await scene.turn(found)
         if found.entry.exchange.websocket is not None:
-            return await self._converse(visit, scene, found, marks)
+            return await self._converse(visit, scene, found, marks, met)
+        if met is not None:
+            missed = scene.replayer.unlike(found, no_handshake("this handshake was refused when recorded"), self._now())
+            await turn_away(met.socket, missed.unlike.text)
+            return Ending.CLOSE
         if found.renames is not None and (renamed := await scene.renamed(found)) is not None:
             return await self._give(visit, renamed, marks)
         ready = scene.ready[found.entry.at]
@@ -239,19 +275,22 @@ class Origin:
         await writer.drain()
         return ready.ending
 
-    async def _converse(self, visit: Visit, scene: Scene, serve: Serve, marks: Marks) -> Ending:
+    async def _converse(self, visit: Visit, scene: Scene, serve: Serve, marks: Marks, met: Met | None = None) -> Ending:
         exchange, request = serve.entry.exchange, visit.request
         fields = self._dialect.agent_fields(visit.door, exchange, host_of(request), marks.prefix)
-        socket = Socket(handshake(exchange, fields, request.headers.get("Sec-WebSocket-Key", "")))
+        key = request.headers.get("Sec-WebSocket-Key", "")
+        socket = met.socket if met else Socket(handshake(exchange, fields, key))
         visit.whole = True  # the conversation itself judges how it ends
-        if not socket.can_prepare(request):
-            miss = scene.replayer.unlike(serve, no_handshake(), self._now())
+        if met is None and not socket.can_prepare(request):
+            miss = scene.replayer.unlike(
+                serve, no_handshake("header/sec-websocket-key: no valid WebSocket handshake"), self._now()
+            )
             await self._say_miss(visit, message_document(scene.replayer.script, miss))
             return Ending.CLOSE
         assert exchange.websocket is not None
         talk = Talk(
             socket, scene, serve, self.stage.reader.messages(exchange.websocket), pace=self._pace, now=self._now,
-            stopping=self._stopping, tell=self._watch.miss, hold=hold_limit(exchange),
+            stopping=self._stopping, tell=self._watch.miss, hold=hold_limit(exchange), first=met.first if met else None,
         )  # fmt: skip
         await converse(request, talk, socket)
         return Ending.CLOSE

@@ -55,12 +55,17 @@ class Socket(web.WebSocketResponse):
         await self._payload_writer.write(self._head)
 
 
+def accept_value(key: str) -> bytes:
+    """What answers a handshake's key."""
+    # SHA-1 is the protocol's, and guards nothing.
+    return base64.b64encode(hashlib.sha1(key.strip().encode() + GUID, usedforsecurity=False).digest())
+
+
 def handshake(exchange: Exchange, fields: Fields, key: str) -> bytes:
     """The recorded 101, `fields` being its own as the agent is to see them: with the accept value for this agent's
     key, and without extensions, for none is spoken here."""
     assert exchange.response is not None
-    # SHA-1 is the protocol's, and guards nothing.
-    accept = base64.b64encode(hashlib.sha1(key.strip().encode() + GUID, usedforsecurity=False).digest())
+    accept = accept_value(key)
     kept = [(name, value) for name, value in fields if name.lower() != b"sec-websocket-extensions"]
     told = [(name, accept if name.lower() == b"sec-websocket-accept" else value) for name, value in kept]
     if told == kept and accept not in [value for _, value in told]:
@@ -86,10 +91,12 @@ class Talk:
     def __init__(
         self, socket: Socket, scene: Scene, serve: Serve, source: Iterator[Message], *, pace: Pace,
         now: Callable[[], int], stopping: asyncio.Event, tell: Callable[[Document], None], hold: float,
+        first: Message | None = None,
     ) -> None:  # fmt: skip
         self.lost = asyncio.Event()
         self._socket, self._scene, self._serve, self._source = socket, scene, serve, source
         self._pace, self._now, self._tell, self._hold_limit = pace, now, tell, hold
+        self._first = first  # what was read before it was known whose the conversation is
         self._stop = asyncio.ensure_future(stopping.wait())
         self._state = Conversation(serve.renames, serve.entry.seq)
         exchange = self._exchange = serve.entry.exchange
@@ -129,6 +136,9 @@ class Talk:
     # -- what the agent says
 
     async def _receive(self) -> Message | Closing:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         received = asyncio.ensure_future(self._socket.receive())
         try:
             await asyncio.wait({received, self._stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -325,14 +335,15 @@ def _is_utf8(payload: bytes) -> bool:
     return True
 
 
-def no_handshake() -> Unlike:
-    """The request is the recorded one, but nothing that a WebSocket can begin with."""
-    return Unlike(number=0, near=(), text="header/sec-websocket-key: no valid WebSocket handshake")
+def no_handshake(why: str) -> Unlike:
+    """The request is the recorded one, but no conversation can begin with it."""
+    return Unlike(number=0, near=(), text=why)
 
 
 async def converse(asked: Asked, talk: Talk, socket: Socket) -> None:
     """From the handshake to the end. Cancelled when the connection is lost: what the agent said before still counts."""
-    await socket.prepare(asked)
+    if not socket.prepared:
+        await socket.prepare(asked)
     playing = asyncio.ensure_future(talk.play())
     try:
         await asyncio.shield(playing)

@@ -15,6 +15,7 @@ from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.serve.doors import Door
+from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
 from replayproxy.serve.scene import Stage
@@ -102,6 +103,7 @@ async def staged(
         rules=rules,
         prepare=(lambda entry: ready(entry, dialect.is_plain)) if prepared else None,
     )  # fmt: skip
+    stage.known = load_known(reader, run, stage.episodes, shown=lambda value: value, touched=stage.touched)
     if sole:
         await stage.scene(sole)
     misses: list[Document] = []
