@@ -12,22 +12,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.belonging import Alias, alias_of, decide
+from replayproxy.core.callids import replay_key
 from replayproxy.core.canonical import VIEW_LIMIT, RequestKey, request_key
 from replayproxy.core.extract import Extracted, Extractors, compile_extractors
 from replayproxy.core.identity import CONTRADICTION, LATE, Claims
+from replayproxy.core.nonces import shape_of
 from replayproxy.core.receipt import Document
+from replayproxy.core.relax import Relaxation
 from replayproxy.core.script import Heard
-from replayproxy.core.values import Body, Episode, EpisodeState, Exchange, Run
+from replayproxy.core.values import Body, Episode, EpisodeState, Exchange, Request, Run
 from replayproxy.storage import Reader
 
 ADOPTED_LISTED = 1000
 
+
+type Tier = tuple[str, RequestKey]
+"""How near a request is, as in a replay: equal, equal but for what agents mint, equal by the rules; and the key."""
 
 type Door = tuple[str, bytes, Any]
 """Environment, path and query of a handshake."""
@@ -40,7 +46,8 @@ class Beginning:
 
     order: tuple[int, int]
     episode: str
-    key: RequestKey
+    door: Door
+    tiers: tuple[Tier, ...]
     first: bool
     late: bool
     frame: bytes | None = None
@@ -60,17 +67,18 @@ class Known:
         shown: Callable[[str], str],
         touched: Callable[[str], bool],
         load: Callable[[Body], Body],
+        rules: Relaxation,
     ) -> None:
         self.extractors = extractors
         self.adopted: list[Document] = []
         self._shown, self._touched, self._load, self._reader = shown, touched, load, reader
-        self._episodes = episodes
+        self._episodes, self._rules = episodes, rules
         self._owners: dict[Alias, str] = {}
         self._theirs: set[Alias] = set()  # of two episodes, so of none
         for name, episode in episodes.items():
             for alias in episode.aliases:
                 self._own(alias, name)
-        self._beginnings: dict[RequestKey, list[Beginning]] = defaultdict(list)
+        self._beginnings: dict[Tier, list[Beginning]] = defaultdict(list)
         self._by_frame: dict[tuple[Door, bytes], list[Beginning]] = defaultdict(list)
         self._indexing: asyncio.Task[None] | None = None
 
@@ -139,15 +147,22 @@ class Known:
         """The episode of a request that names none that is known; None: none begins with it. An id that nobody has is
         the episode's from then on: agents make up new ones."""
         await self._indexed()
-        key = request_key(env, heard.request())
         strangers = [alias_of(one, self._shown) for one in found.aliases]
-        for one in self._beginnings.get(key, ()):
-            if one.taken or not (one.late or (strangers and one.first)):
-                continue
-            if self._may_take(one):
+        for tier in self._tiers(env, heard.request()):
+            for one in self._beginnings.get(tier, ()):
+                if one.taken or not (one.late or (strangers and one.first)) or not self._may_take(one):
+                    continue
                 line = f"{heard.method.decode('latin-1')} {heard.target.decode('latin-1')}"
                 return self._take(one, f"request {line}", strangers)
         return None
+
+    def _tiers(self, env: str, request: Request) -> Iterator[Tier]:
+        """The nearest first; a shape costs a second look at the body, and is made only when it is asked for."""
+        yield "equal", replay_key(env, request)[0]
+        if (shape := shape_of(env, request)) is not None:
+            yield "minted", shape.key
+        if (relaxed := self._rules.relaxed(env, request) if self._rules else None) is not None:
+            yield "rules", relaxed.shape.key
 
     def _may_take(self, one: Beginning) -> bool:
         """The first exchange begins an episode that nobody plays; a later one belongs to one that was begun so."""
@@ -199,9 +214,10 @@ class Known:
                 found += self._beginnings_of(name, episode)
         for one in sorted(found, key=lambda each: each.order):
             if one.frame is None:
-                self._beginnings[one.key].append(one)
+                for tier in one.tiers:
+                    self._beginnings[tier].append(one)
             else:
-                self._by_frame[_door(one.key), one.frame].append(one)
+                self._by_frame[one.door, one.frame].append(one)
 
     def _beginnings_of(self, name: str, episode: Episode) -> list[Beginning]:
         """The leading exchanges whose episode was not known by their request; the first one in any case."""
@@ -216,10 +232,13 @@ class Known:
             if exchange.websocket is not None:
                 said = (m.payload for m in self._reader.messages(exchange.websocket) if m.from_agent)
                 frame = _canonical(next(said, b""))
-            key = request_key(exchange.env, whole)
             found.append(
-                Beginning(order=exchange.order, episode=name, key=key, first=not found, late=late, frame=frame)
-            )
+                Beginning(
+                    order=exchange.order, episode=name, door=_door(request_key(exchange.env, whole)),
+                    tiers=() if frame is not None else tuple(self._tiers(exchange.env, whole)),
+                    first=not found, late=late, frame=frame,
+                )
+            )  # fmt: skip
         return found
 
 
@@ -241,6 +260,7 @@ def load_known(
     *,
     shown: Callable[[str], str],
     touched: Callable[[str], bool],
+    rules: Relaxation | None = None,
 ) -> Known | None:
     """None where the run was recorded without extracting rules."""
     extractors = compile_extractors(run.config.get("rule", ()))
@@ -250,4 +270,4 @@ def load_known(
     def load(body: Body) -> Body:
         return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
 
-    return Known(extractors, reader, episodes, shown=shown, touched=touched, load=load)
+    return Known(extractors, reader, episodes, shown=shown, touched=touched, load=load, rules=rules or Relaxation(()))

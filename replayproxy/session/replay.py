@@ -140,7 +140,7 @@ async def replay(
         rules=relaxation(run, options.rules, date.today()),  # noqa: DTZ011 - a day, as the user wrote it
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
-    stage.known = load_known(reader, run, stage.episodes, shown=stand_in, touched=stage.touched)
+    stage.known = load_known(reader, run, stage.episodes, shown=stand_in, touched=stage.touched, rules=stage.rules)
     if stage.known is not None:
         stage.probes = load_probes(reader, run)
     if sole:

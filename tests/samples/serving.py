@@ -74,7 +74,7 @@ async def replayed(store: Path, run: str = "r") -> AsyncIterator[tuple[str, Stag
             reader, kept, reader.episodes(kept), sole=False, order=Order.LANE, now=time.monotonic_ns,
             prepare=lambda entry: ready(entry, dialect.is_plain),
         )  # fmt: skip
-        stage.known = load_known(reader, kept, stage.episodes, shown=stand_in, touched=stage.touched)
+        stage.known = load_known(reader, kept, stage.episodes, shown=stand_in, touched=stage.touched, rules=stage.rules)
         stage.probes = load_probes(reader, kept)
         origin = Origin(stage, dialect=dialect, now=time.monotonic_ns)
         sock = bind("127.0.0.1", 0)
