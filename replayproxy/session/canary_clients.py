@@ -23,7 +23,7 @@ STYLES: dict[Style, str] = {
 LISTENER = "use the listener URL"
 """What helps every client that goes past the proxy variables."""
 
-NODE_SINCE = "NODE_USE_ENV_PROXY=1 needs Node >= 24 or 22.21"
+NODE_SINCE = "NODE_USE_ENV_PROXY=1 needs Node 22.21, or >= 24.5 (fetch: 24.0)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,15 +84,16 @@ async def test_curl_is_recorded_in_every_way() -> None:
 async def test_node_obeys_the_proxy_variables_from_the_version_on_that_knows_how() -> None:
     seen = await tried("node-fetch,node-http,node-fetch-unset")
     version = tuple(int(part) for part in seen["node-fetch", "forward", "http"].version.split("."))
-    knows = version >= (24,) or (22, 21) <= version < (23,)
-    forward = "recorded" if knows else "passed-by"
+    since_22 = (22, 21) <= version < (23,)
+    fetch = "recorded" if since_22 or version >= (24,) else "passed-by"
+    http = "recorded" if since_22 or version >= (24, 5) else "passed-by"
     assert ends(seen) == {
         "append http": {"node-fetch": "recorded", "node-http": "recorded"},
         "append https": {"node-fetch": "recorded", "node-http": "recorded"},
         "resolve http": {"node-fetch": "no episode"},
         "port http": {"node-fetch": "recorded"},
-        "forward http": {"node-fetch": forward, "node-http": forward, "node-fetch-unset": "passed-by"},
-        "forward https": {"node-fetch": forward, "node-http": forward},
+        "forward http": {"node-fetch": fetch, "node-http": http, "node-fetch-unset": "passed-by"},
+        "forward https": {"node-fetch": fetch, "node-http": http},
     }
 
 
