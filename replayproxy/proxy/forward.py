@@ -168,16 +168,23 @@ class Forward:
             self._count(host, port)
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        if self.is_own(data.context.server.address, data.context.client):
-            data.establish_server_tls_first = False  # the tunnel ends in here; its protocols need no mirror
+        own = self._own_at(data.context.server.address, data.context.client)
+        if own is None:
+            return
+        # The tunnel ends in here. What it leads to in the end is whose protocols the agent is to be offered.
+        data.establish_server_tls_first = own.fixed is not None and own.fixed.scheme == "https"
+        if data.establish_server_tls_first and own.fixed is not None:
+            data.context.server.address = (own.fixed.host, own.fixed.port)
+
+    def _own_at(self, address: tuple[Any, ...] | None, client: Client) -> Route | None:
+        if address is None or self.options is None or not isinstance(client.proxy_mode, RegularMode):
+            return None
+        at = Upstream(scheme="https", host=str(address[0]).lower(), port=address[1])
+        return self._own_route(at, client)
 
     def is_own(self, address: tuple[Any, ...] | None, client: Client) -> bool:
         """Whether a tunnel that leads there ends in here."""
-        if address is None or self.options is None or not isinstance(client.proxy_mode, RegularMode):
-            return False
-        return (
-            self._own_route(Upstream(scheme="https", host=str(address[0]).lower(), port=address[1]), client) is not None
-        )
+        return self._own_at(address, client) is not None
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         if getattr(flow, _PASSED, False) and flow.response is not None:

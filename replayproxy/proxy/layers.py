@@ -148,7 +148,8 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
                 refused = RequestRefused(self.stream_id, command.event.message, command.event.code)
                 command = _base.ReceiveHttp(refused)
             yield command
-        if self.state == self.done and self.request is None and isinstance(event, events.DataReceived):
+        cut_off = isinstance(event, events.ConnectionClosed) and bool(self.buf)
+        if (self.state == self.done and self.request is None and isinstance(event, events.DataReceived)) or cut_off:
             yield UnreadableRequestHook(Unreadable(self.context.client, "no HTTP request"))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:

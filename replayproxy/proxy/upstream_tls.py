@@ -3,6 +3,7 @@ of the store's own authority - and which layer a connection gets at all."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from replayproxy.core.values import Outcome
 from replayproxy.proxy import problems
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.listeners import EnvOptions
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
 class Agents(Protocol):
@@ -37,14 +40,25 @@ class _Closed(layer.Layer):
             yield commands.CloseConnection(self.context.client)
 
 
-class _WantsTls(layer.Layer):
-    """Answers an agent that speaks plain HTTP where TLS is spoken."""
+class _Refused(layer.Layer):
+    """Answers an agent that speaks what is not spoken here, and closes."""
+
+    why = "this listener speaks TLS: its URL begins with https://"
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Start):
-            answer = problems.assembled(400, Outcome.LOCAL, "this listener speaks TLS: its URL begins with https://")
-            yield commands.SendData(self.context.client, answer)
+            yield commands.SendData(self.context.client, problems.assembled(400, Outcome.LOCAL, self.why))
             yield commands.CloseConnection(self.context.client)
+
+
+class _NoHttp(_Refused):
+    why = "a tunnel carries HTTP or TLS; what else goes through it cannot be recorded (--pass HOST:PORT lets it by)"
+
+
+def _is_no_http(data: bytes) -> bool:
+    """Whether these first bytes of a tunnel can be no HTTP request."""
+    line, newline, _ = data.partition(b"\n")
+    return not _TOKEN.match(data) or (bool(newline) and b" HTTP/" not in line)
 
 
 class UpstreamTls(TlsConfig):
@@ -84,7 +98,7 @@ class UpstreamTls(TlsConfig):
                 nextlayer.layer = _Closed(nextlayer.context)
             elif outermost and not is_tls and self._agents.speaks_tls(client):
                 self._on_unreadable(client)
-                nextlayer.layer = _WantsTls(nextlayer.context)
+                nextlayer.layer = _Refused(nextlayer.context)
         elif not outermost:
             self._in_tunnel(nextlayer, is_tls=is_tls)
 
@@ -95,8 +109,17 @@ class UpstreamTls(TlsConfig):
             isinstance(one, layers.HttpLayer) for one in inner
         ):
             return  # TLS to the proxy itself: the CONNECT is still to come
-        if self._passes_tunnel(nextlayer.context.client):
+        client, data = nextlayer.context.client, nextlayer.data_client()  # type: ignore[no-untyped-call]
+        if self._passes_tunnel(client):
             nextlayer.layer = layers.TCPLayer(nextlayer.context, ignore=True)
+        elif client.alpn:
+            # Known before its first byte is here: an environment may have sent its HTTP/2 settings already.
+            nextlayer.layer = layers.HttpLayer(nextlayer.context, HTTPMode.transparent)
+        elif not data:
+            raise exceptions.AddonHalt
+        elif not is_tls and _is_no_http(data):
+            self._on_unreadable(client)
+            nextlayer.layer = _NoHttp(nextlayer.context)
         elif not is_tls:
             nextlayer.layer = layers.HttpLayer(nextlayer.context, HTTPMode.transparent)
 
