@@ -16,6 +16,7 @@ from replayproxy.cli.show_exchange import exchange_json, exchange_text
 from replayproxy.cli.show_finding import finding_text
 from replayproxy.cli.show_run import run_json, run_lines
 from replayproxy.cli.show_state import state_json, state_text
+from replayproxy.cli.show_talk import talk_lines
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
@@ -95,6 +96,7 @@ def _text(found: Found, *, state: bool) -> Iterator[str]:
     elif named.seq is not None:
         exchange = found.reader.exchange(named.episode, named.seq, bodies=VIEW_LIMIT)
         yield from exchange_text(named.run, named.episode, exchange)
+        yield from talk_lines(found.reader, exchange)
     else:
         yield from episode_text(portrait(*_episode(found)), all_changes=state)
 

@@ -7,7 +7,8 @@ from typing import Any
 from replayproxy.cli.bodies import body_json, fields_json, text_of
 from replayproxy.cli.common import safe
 from replayproxy.cli.moments import clock, duration
-from replayproxy.core.values import Episode, Exchange, Fields, Outcome, Run, WebSocket
+from replayproxy.cli.show_talk import talk_json
+from replayproxy.core.values import Episode, Exchange, Fields, Outcome, Run
 from replayproxy.storage import Reader
 
 
@@ -41,20 +42,11 @@ def exchange_text(run: Run, episode: Episode, exchange: Exchange) -> list[str]:
         lines += ["", *text_of(response.fields, response.body), *_fields("< ", response.trailers)]
         if exchange.cut_at is not None:
             lines.append(f"cut after {exchange.cut_at:,} bytes")
-    return lines + (_talk(exchange.websocket, t.head) if exchange.websocket else [])
+    return lines
 
 
 def _fields(mark: str, fields: Fields) -> list[str]:
     return [f"{mark}{safe(name)}: {safe(value)}" for name, value in fields]
-
-
-def _talk(talk: WebSocket, head: int) -> list[str]:
-    lines = [""]
-    for message in talk.messages:
-        shown = safe(message.payload) if message.text else f"({len(message.payload):,} bytes, binary)"
-        lines.append(f"{'>' if message.from_agent else '<'} {(message.at - head) / 1e9:8.3f}  {shown}")
-    by = {True: " by the agent", False: " by the environment", None: ""}[talk.closed_by_agent]
-    return [*lines, f"closed{by}: {talk.close_code} {safe(talk.close_reason)}".rstrip()]
 
 
 def exchange_json(reader: Reader, run: Run, episode: Episode, exchange: Exchange) -> dict[str, Any]:
@@ -79,13 +71,5 @@ def exchange_json(reader: Reader, run: Run, episode: Episode, exchange: Exchange
             "informational": [[status, fields_json(early)] for status, early in response.informational],
             "body": body_json(reader, response.body),
         },
-        "websocket": exchange.websocket and {
-            "close_code": exchange.websocket.close_code, "close_reason": exchange.websocket.close_reason,
-            "closed_by_agent": exchange.websocket.closed_by_agent,
-            "messages": [
-                {"from_agent": m.from_agent, "text": m.text, "at": m.at,
-                 "payload": m.payload.decode("utf-8", "backslashreplace")}
-                for m in exchange.websocket.messages
-            ],
-        },
+        "websocket": exchange.websocket and talk_json(reader, exchange.websocket),
     }  # fmt: skip

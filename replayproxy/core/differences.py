@@ -8,7 +8,7 @@
 | how it ended | `outcome` | exactly; of an answer that broke off, what both sides have |
 | status | `status` | exactly |
 | answer's headers | `header/NAME`, `header/set-cookie/COOKIE` | those of `RESPONSE_HEADERS` |
-| WebSocket | `websocket/agent/N/..`, `websocket/env/N/..`, `websocket/close` | each direction in its order |
+| WebSocket | `request/websocket/N/..`, `websocket/env/N/..`, `websocket/close` | each direction in its order, from 0 |
 
 Headers outside the lists are recorded and shown, and counted here when they differ (`beside`), never judged.
 """
@@ -152,20 +152,37 @@ def _websockets(a: WebSocket | None, b: WebSocket | None, soften: Soften | None)
     if a is None or b is None:
         yield Difference(tokens=("websocket",), kind="removed" if a else "added", a=_shown(a), b=_shown(b))
         return
-    for direction, from_agent in (("agent", True), ("env", False)):
-        sides = [[_message(m.text, m.payload) for m in side.messages if m.from_agent is from_agent] for side in (a, b)]
-        at = ("request", "websocket") if from_agent else ("websocket", direction)
-        yield from _tree(at, sides[0], sides[1], soften)
-    if (a.close_code, a.closed_by_agent) != (b.close_code, b.closed_by_agent):
+    if a.is_apart or b.is_apart:
+        yield from _long_talks(a, b)
+    else:
+        for direction, from_agent in (("agent", True), ("env", False)):
+            sides = [
+                [_message(m.text, m.payload) for m in one.messages if m.from_agent is from_agent] for one in (a, b)
+            ]
+            at = ("request", "websocket") if from_agent else ("websocket", direction)
+            yield from _tree(at, sides[0], sides[1], soften)
+    if (a.close_code, a.closed_by_agent, a.close_reason) != (b.close_code, b.closed_by_agent, b.close_reason):
         yield Difference(tokens=("websocket", "close"), kind="value", a=_close(a), b=_close(b))
 
 
+def _long_talks(a: WebSocket, b: WebSocket) -> Iterator[Difference]:
+    """Conversations too long to be held are compared by the digest of what was said."""
+    if a.log is None or b.log is None or a.log.said != b.log.said:
+        yield Difference(tokens=("websocket",), kind="value", a=_shown(a), b=_shown(b))
+
+
 def _shown(websocket: WebSocket | None) -> Any:
-    return ABSENT if websocket is None else f"{len(websocket.messages)} messages"
+    if websocket is None:
+        return ABSENT
+    said = f"{websocket.count} messages"
+    return f"{said}, digest {websocket.log.said.hex()[:16]}" if websocket.is_apart and websocket.log else said
 
 
 def _close(websocket: WebSocket) -> str:
-    return f"{websocket.close_code} by {'the agent' if websocket.closed_by_agent else 'the environment'}"
+    if websocket.close_code is None:
+        return "open at the end"
+    by = "the agent" if websocket.closed_by_agent else "the environment"
+    return f"{websocket.close_code} by {by} {websocket.close_reason}".rstrip()
 
 
 def _message(text: bool, payload: bytes) -> Any:

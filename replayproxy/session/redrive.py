@@ -152,7 +152,8 @@ def _prepared(reader: Reader, run: Run, episode: Episode, ask: Ask) -> Redriven:
     shots = [shot for shot in trace.snapshots if shot.when == "write" and shot.name in taken]
     one.plan = plan(exchanges, reads=one.targets.reads, flows=used, snapshots=shots)
     if all(step.skip for step in one.plan.steps):
-        what = "holds no exchange" if not trace.exchanges else "holds nothing that can be sent again"
+        why = ", ".join(dict.fromkeys(step.skip for step in one.plan.steps))
+        what = f"holds nothing that can be sent again (not re-driven: {why})" if why else "holds no exchange"
         one.problem = CannotJudge(f"{trace.address} {what}")
     return one
 

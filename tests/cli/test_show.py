@@ -10,6 +10,7 @@ from replayproxy.core.values import Message, WebSocket
 from replayproxy.storage import open_store
 from replayproxy.testing import episode, exchange, run
 from tests.cli.conftest import EVIL, Call
+from tests.serve.talks import agent, talk
 
 EVERYTHING = (
     ["show", "nightly"], ["show", "nightly/a"], ["show", "nightly/a", "--state"], ["show", "nightly/a", "--md"],
@@ -188,9 +189,25 @@ def test_a_websocket_is_shown_message_by_message(call: Call, recorded: Path) -> 
     )
     add(recorded, exchange(status=101, websocket=talk))
     lines = call("show", "extra/e#1").text.splitlines()
-    assert lines[-3:] == [">    0.001  hi\\x1b", "<    0.002  (2 bytes, binary)", "closed: 1006"]
-    told = call("show", "extra/e#1", "--json").json
-    assert [m["from_agent"] for m in told["websocket"]["messages"]] == [True, False]
+    assert lines[-3:] == [
+        ">    1     0.001  text         3  hi\\x1b",
+        "<    2     0.002  binary       2  00 01",
+        "2 messages, closed: 1006 without a close frame",
+    ]
+    told = call("show", "extra/e#1", "--json").json["websocket"]
+    assert [m["from_agent"] for m in told["messages"]] == [True, False]
+    assert (told["count"], told["messages"][1]["base64"], told["messages"][1]["size"]) == (2, "AAE=", 2)
+
+
+def test_a_long_conversation_is_listed_from_the_store(call: Call, recorded: Path) -> None:
+    said = [agent("x" * 5000, at) for at in range(3)]
+    add(recorded, talk(*said, code=4001, reason="bye", by_agent=False))
+    lines = call("show", "extra/e#1").text.splitlines()
+    assert lines[-1] == "3 messages, closed by the environment: 4001 bye"
+    assert lines[-2] == ">    3     0.002  text     5,000  " + "x" * 2000 + "…"
+    told = call("show", "extra/e#1", "--json").json["websocket"]
+    assert [len(one["payload"]) for one in told["messages"]] == [5000] * 3
+    assert told["cut"] is False
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replayproxy.core.values import WebSocket
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
 from replayproxy.session.redrive_report import document
 from replayproxy.storage import Store
@@ -123,3 +125,16 @@ async def test_an_episode_that_is_not_sealed_is_not_sent(store: Store, shop: Sho
             await redriven(store, url)
     assert "r/e is incomplete" in str(refused.value)
     assert shop.seen == before
+
+
+async def test_an_episode_of_nothing_but_a_websocket_says_that_it_is_not_redriven(store: Store, shop: Shop) -> None:
+    async with serving(shop.app()) as url:
+        recording = Recording(url, {"app": f"sqlite:{shop.path}"})
+        await recording.begin()
+        one = await recording.send(ask("GET", "/deals"))
+        recording.exchanges[0] = replace(one, websocket=WebSocket(messages=(), close_code=1000))
+        await recording.end()
+        await kept(store, recording)
+        [refused] = await redriven(store, url)
+    assert isinstance(refused.problem, CannotJudge)
+    assert "not re-driven: websocket" in str(refused.problem)
