@@ -21,6 +21,7 @@ class Capture:
         self._body: Body | None = None
         self._open = True
         self.size = 0
+        self.withheld = False
 
     def add(self, data: bytes, at: int | None = None) -> None:
         if not data or not self._open:
@@ -42,4 +43,5 @@ class Capture:
         if self._open:
             self._open = False
             self._body = self._sink.close() if self._sink else _EMPTY
+            self.withheld = self._body is None
         return self._body

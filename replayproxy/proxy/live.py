@@ -13,6 +13,7 @@ from typing import Concatenate
 
 from replayproxy.core.canonical import decoded
 from replayproxy.core.links import LinkCounter
+from replayproxy.core.redact_body import GIVEN_UP
 from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
 from replayproxy.proxy.capture import Capture
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, TalkSink, Ticket
@@ -246,12 +247,15 @@ class Live:
         attribution, answer = self.ticket.attribution, self.answer
         if answer is not None:
             answer = replace(answer, body=self.answer_body.close(), informational=tuple(self.interims))
+        request = self.request()
+        if (self.request_body.withheld or self.answer_body.withheld) and GIVEN_UP not in self.notes:
+            self.notes.append(GIVEN_UP)
         return Exchange(
             seq=0,
             order=self.ticket.order,
             env=self.ticket.env,
             lane=attribution.lane,
-            request=self.request(),
+            request=request,
             response=answer,
             outcome=outcome,
             times=self.times,

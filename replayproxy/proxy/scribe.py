@@ -34,7 +34,8 @@ class BodySink(Protocol):
     def write(self, data: bytes, at: int | None = None) -> None:
         """`at` given: the piece is kept as a chunk with its time."""
 
-    def close(self) -> Body: ...
+    def close(self) -> Body | None:
+        """None: the body is withheld, for a secret in it cannot be taken out."""
 
 
 class TalkSink(Protocol):

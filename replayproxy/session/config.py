@@ -17,12 +17,13 @@ from typing import Any
 from replayproxy.core.extract import run_examples
 from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.names import why_not_an_env
+from replayproxy.core.redact_rules import SecretRule
 from replayproxy.errors import WrongUsage
 
 TEXT, LIST, FLAG, NUMBER = "a text", "a text or a list of texts", "true or false", "a number"
 
 OPTIONS: dict[str, str] = {
-    "store": LIST, "run": TEXT, "append": FLAG, "episode": TEXT, "idle": TEXT, "undeclared": TEXT,
+    "store": LIST, "run": TEXT, "append": FLAG, "keep-secrets": FLAG, "episode": TEXT, "idle": TEXT, "undeclared": TEXT,
     "snapshot-when": TEXT, "snapshot-mode": TEXT, "url-style": TEXT, "workers": NUMBER, "listen": TEXT,
     "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
     "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "forward-auth": FLAG, "pass": LIST, "json": FLAG,
@@ -41,7 +42,7 @@ ENV_KEYS: dict[str, str] = {
 }  # fmt: skip
 """What `[env.NAME]` may hold: the words of `--env`, and `reads`."""
 
-TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule")
+TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule", "secret")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class Config:
     silence: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     rules: Sequence[Mapping[str, Any]] = ()
+    secrets: tuple[SecretRule, ...] = ()
 
     def value(self, option: str, flag: Any, default: Any = None) -> Any:
         """The flag where it was given (an empty tuple was not), else what the file says, else `default`."""
@@ -126,6 +128,7 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
         silence=_table(where, table, "silence"),
         meta=_table(where, table, "meta"),
         rules=_rules(where, table.get("rule", [])),
+        secrets=_secrets(where, table.get("secret", [])),
     )
 
 
@@ -183,4 +186,20 @@ def _rules(where: str, rules: Any) -> tuple[dict[str, Any], ...]:
         run_examples(extract_rules(rules))
     except WrongUsage as wrong:
         raise WrongUsage(f"{where}: {wrong.what}", hint=wrong.hint) from None
+    return tuple(rules)
+
+
+def _secrets(where: str, tables: Any) -> tuple[SecretRule, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise WrongUsage(f"{where}: secret must be a list of tables, [[secret]]")
+    rules: list[SecretRule] = []
+    for number, table in enumerate(tables, 1):
+        name = table.get("name")
+        try:
+            rule = SecretRule.of_table(table)
+        except ValueError as wrong:
+            raise WrongUsage(f"{where}: [[secret]] {name if isinstance(name, str) else number}: {wrong}") from None
+        if any(rule.name == other.name for other in rules):
+            raise WrongUsage(f"{where}: two [[secret]] rules are named {rule.name}")
+        rules.append(rule)
     return tuple(rules)

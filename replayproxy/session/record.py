@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from replayproxy.errors import Exit, StoreTrouble, WorldTrouble, worst
-from replayproxy.session import child, tally
+from replayproxy.session import child, secrecy, tally
 from replayproxy.session.addresses import plainly
 from replayproxy.session.child import Child, NotStarted
 from replayproxy.session.record_options import RecordOptions
@@ -140,7 +140,8 @@ async def reachable(envs: Sequence[EnvSpec]) -> None:
 def _opened(options: RecordOptions) -> Iterator[tuple[Store, Writer]]:
     """The store, and the right to be its recorder."""
     with open_store(options.store, create=True) as store:
-        writer = store.writer()
+        redactor = secrecy.for_recording(options.store, keep=options.keep_secrets, rules=options.secrets)
+        writer = store.writer(redactor=redactor)
         try:
             yield store, writer
         finally:

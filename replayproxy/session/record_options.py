@@ -11,6 +11,7 @@ from typing import Any
 from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.names import suggestion, why_not_a_name
+from replayproxy.core.redact_rules import SecretRule
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage
 from replayproxy.session import wiring
@@ -54,6 +55,8 @@ class RecordOptions:
     log_every: float = 60.0
     upstream_timeout: float | None = None
     token: str | None = None
+    keep_secrets: bool = False
+    secrets: tuple[SecretRule, ...] = ()
     config: Config = field(default_factory=Config)
     rules: tuple[Mapping[str, Any], ...] = ()
 
@@ -120,6 +123,8 @@ def parse(
         log_every=wiring.seconds(str(config.value("log-every", flags["log_every"], "60s")), "--log-every"),
         upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
+        keep_secrets=bool(config.value("keep-secrets", flags.get("keep_secrets"), False)),
+        secrets=config.secrets,
         config=config,
         rules=_rules(config, flags.get("rules", ())),
     )

@@ -25,6 +25,7 @@ from replayproxy.proxy.engine import ProxyEngine
 from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
+from replayproxy.session import secrecy
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
 from replayproxy.session.forwarding import RecordedNames
@@ -65,6 +66,8 @@ class Recorder:
                 hint=f"--episode {book.free_name(options.episode)}",
             )
         self.run = writer.open_run(self._wired(), append=options.append)
+        if options.append:
+            secrecy.must_agree(self.run, writer.redactor)
         self.capture = Capture(
             options.snapshots, save=writer.put_nodes, now=time.monotonic_ns, wall=time.time_ns,
             envs=[env.name for env in options.envs],
@@ -108,7 +111,7 @@ class Recorder:
 
     def _wired(self) -> Run:
         options = self.options
-        config: dict[str, Any] = {}
+        config: dict[str, Any] = {"secrets": secrecy.wired(self._writer.redactor)}
         if options.config.path is not None:
             config["file"] = str(options.config.path)
         if options.config.path is not None or options.rules:
@@ -216,7 +219,8 @@ class Recorder:
         say(f"  control API  {self.control}{'  (token demanded)' if options.token else ''}")
         if options.config.path is not None:
             say(f"  config  {options.config.path}")
-        say("  credentials in the traffic are stored as they are sent; the store is readable by its owner only")
+        for line in secrecy.told(self._writer.redactor):
+            say(f"  {line}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(self._guarded(work)))

@@ -222,11 +222,15 @@ class Recording:
         self.tally.passed[host] += 1
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
-        del fields
-        return self.matters.sink(ticket, self.writer.body_sink(), answer=answer)
+        sink: BodySink = self.writer.body_sink()
+        if not self.writer.redactor.keeps:
+            episode = ticket.attribution.episode
+            sink = self.writer.redacting_sink(episode.key if episode else None, fields, of_answer=answer)
+        return self.matters.sink(ticket, sink, answer=answer)
 
     def talk(self, ticket: Ticket) -> TalkSink:
-        return self.matters.talk(ticket, self.writer.talk_sink())
+        episode = ticket.attribution.episode
+        return self.matters.talk(ticket, self.writer.talk_sink(episode.key if episode else None))
 
     async def before_forward(self, ticket: Ticket, request: Request) -> None:
         self.matters.request(ticket, request)

@@ -23,7 +23,7 @@ from replayproxy.core.values import EnvWiring, Episode, Exchange, Outcome, Run
 from replayproxy.errors import Problem, WrongUsage
 from replayproxy.proxy.scribe import Ticket
 from replayproxy.proxy.standalone import standalone_addon
-from replayproxy.session import tally, wiring
+from replayproxy.session import secrecy, tally, wiring
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.camera import Plan
 from replayproxy.session.episodes import Episodes
@@ -37,6 +37,7 @@ OPTIONS = {
     "replay_run": ("", "The run's name. Default: REPLAYPROXY_RUN, else date, time and four letters."),
     "replay_episode": ("", "Traffic that names no episode belongs to this one."),
     "replay_undeclared": ("accept", "accept or refuse: what an id first seen in a request does."),
+    "replay_keep_secrets": ("", "yes: credentials are stored as they are sent."),
     "replay_idle": ("10m", "An episode without traffic is sealed after this time."),
 }
 SEAL_SECONDS = 7.0
@@ -153,9 +154,17 @@ class StandaloneRecorder:
             raise WrongUsage(f"replay_undeclared: {undeclared!r} is neither accept nor refuse")
         idle = wiring.seconds(self._option("replay_idle"), "replay_idle")
         self._store = open_store(Path(store), create=True)
-        self._writer = self._store.writer()
+        redactor = secrecy.for_recording(Path(store), keep=self._keeps())
+        self._writer = self._store.writer(redactor=redactor)
         opened = self._writer.open_run(
-            Run(key=0, name=run, opened_wall=time.time_ns(), snapshot_when=(), version=__version__)
+            Run(
+                key=0,
+                name=run,
+                opened_wall=time.time_ns(),
+                snapshot_when=(),
+                version=__version__,
+                config={"secrets": secrecy.wired(redactor)},
+            )
         )
         self._recording = _Environments(
             writer=self._writer, run=opened, envs=(), book=EpisodeBook(undeclared=undeclared, option=episode),
@@ -169,7 +178,15 @@ class StandaloneRecorder:
             now = time.monotonic_ns()
             self._recording.open(Episode(key=0, run_key=0, name=episode, opened=now, opened_wall=time.time_ns()))
         self._idle = asyncio.get_running_loop().create_task(self._watch_idle(idle))
-        log.info("replayproxy: recording run %s into %s; credentials are stored as they are sent", run, store)
+        log.info("replayproxy: recording run %s into %s", run, store)
+        for line in secrecy.told(redactor):
+            log.info("replayproxy: %s", line)
+
+    def _keeps(self) -> bool:
+        given = self._option("replay_keep_secrets").lower()
+        if given not in ("", "yes", "no", "true", "false"):
+            raise WrongUsage(f"replay_keep_secrets: {given!r} is neither yes nor no")
+        return given in ("yes", "true")
 
     async def _watch_idle(self, idle: float) -> None:
         assert self._episodes is not None

@@ -72,8 +72,11 @@ class TalkSink:
     `add` blocks and raises as `BodySink.write` does. `close` may be called again and gives the same.
     """
 
-    def __init__(self, put_blob: Callable[[bytes, bytes], None]) -> None:
-        self._put_blob = put_blob
+    def __init__(
+        self, put_blob: Callable[[bytes, bytes], None], clean: Callable[[Message], Message] = lambda message: message
+    ) -> None:
+        """`clean` takes the secrets out of a message."""
+        self._put_blob, self._clean = put_blob, clean
         self._held: list[Message] = []
         self._cost = 0
         self._packer: Packer | None = None
@@ -83,6 +86,7 @@ class TalkSink:
     def add(self, message: Message) -> None:
         if self._log is not None:
             raise ValueError("the conversation is closed")
+        message = self._clean(message)
         if self._sink is None:
             self._held.append(message)
             self._cost += len(message.payload) + MESSAGE_COST

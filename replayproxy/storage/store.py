@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from replayproxy.core.redact import Redactor
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import environment
 from replayproxy.storage.layout import DATA_FILE, LOCK_FILE
@@ -13,7 +14,7 @@ from replayproxy.storage.reader import Reader
 from replayproxy.storage.writer import Writer
 
 # What may lie in a directory that is to become a store: the remains of one whose making was cut off, the demo's mark.
-_UNFINISHED = frozenset({".gitignore", LOCK_FILE, "made-by-demo"})
+_UNFINISHED = frozenset({".gitignore", LOCK_FILE, "made-by-demo", "secret.key"})
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -37,10 +38,10 @@ class Store:
     def reader(self) -> Reader:
         return Reader(self.env)
 
-    def writer(self, *, exclusive: bool = True) -> Writer:
+    def writer(self, *, exclusive: bool = True, redactor: Redactor | None = None) -> Writer:
         """`exclusive`: the one recorder; a second is StoreTrouble that names the holder's pid. Others (check, redrive
-        --save, rm) commit beside it in short transactions."""
-        return Writer(self.env, exclusive=exclusive)
+        --save, rm) commit beside it in short transactions. `redactor`: takes secrets out of all that is put."""
+        return Writer(self.env, exclusive=exclusive, redactor=redactor)
 
     def close(self) -> None:
         """Its readers and writers must not be used any more; writers are closed before."""

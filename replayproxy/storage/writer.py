@@ -1,6 +1,7 @@
 """The one way into a store.
 
-Callers (the recorder's event loop) only hash and queue. What is queued is committed within 50 ms; when `seal`'s or
+Callers (the recorder's event loop) only hash and queue. Secrets are taken out of every record on its way in: of an
+exchange, which may be large, in the writer's thread. What is queued is committed within 50 ms; when `seal`'s or
 `flush`'s future resolves, everything queued before it is on disk. When commits fail, `failed` says why, nothing that
 was queued is given up, and the queue fills (`storage.committer`).
 """
@@ -15,7 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from replayproxy.core.names import why_not_a_name
-from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Event, Exchange, Run, Snapshot
+from replayproxy.core.redact import Known, Redactor
+from replayproxy.core.redact_records import clean_episode, clean_event, clean_run, clean_snapshot
+from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Event, Exchange, Fields, Run, Snapshot
 from replayproxy.errors import StoreTrouble, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.batch import Batch
@@ -23,16 +26,27 @@ from replayproxy.storage.committer import Committer, Work
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.layout import U64_MAX, episode_name_key, number, u64
 from replayproxy.storage.numbers import Numbers
+from replayproxy.storage.redacting_sink import RedactingSink
 from replayproxy.storage.sink import BodySink, TalkSink
 
 
 class Writer:
     """See the module. Made by `Store.writer`; may be called from any thread of the process that made it."""
 
-    def __init__(self, env: Environment, *, exclusive: bool, wall: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        exclusive: bool,
+        wall: Callable[[], int] = time.time_ns,
+        redactor: Redactor | None = None,
+    ) -> None:
         if env.readonly:
             raise StoreTrouble(f"{env.path} is read-only")
         self._env, self._wall = env, wall
+        self.redactor = redactor or Redactor(None)
+        self._known: dict[int, Known] = {}
+        self._grown: dict[bytes, int] = {}  # bodies too large to hold with secrets in them, by digest: few
         recorder = locks.take_recorder(env.path) if exclusive else None
         try:
             if exclusive:
@@ -61,7 +75,7 @@ class Writer:
         with self._env.changing() as txn:
             taken = txn.get(run.name.encode(), db=dbs["run-names"])
             if taken is None:
-                txn.put(u64(made.key), cold.encode(made), db=dbs["runs"])
+                txn.put(u64(made.key), cold.encode(clean_run(self.redactor, made)), db=dbs["runs"])
                 txn.put(run.name.encode(), u64(made.key), db=dbs["run-names"])
                 return made
             if append:
@@ -69,7 +83,8 @@ class Writer:
         raise WrongUsage(f"a run named {run.name!r} exists already", hint="another --run, or --append")
 
     def update_run(self, run: Run) -> None:
-        self._queue.put(Work(lambda batch: batch.update_run(run)))
+        stored = clean_run(self.redactor, run)
+        self._queue.put(Work(lambda batch: batch.update_run(stored)))
 
     def open_episode(self, episode: Episode) -> Episode:
         """Gives it its key at once; it is written with the next commit. A name taken in its run is WrongUsage, but
@@ -86,7 +101,8 @@ class Writer:
         self._open[made.key] = run_key
         future: Future[Any] = Future()
         future.add_done_callback(lambda done: self._named(run_key, name, done))
-        self._queue.put(Work(lambda batch: batch.open_episode(made, self._numbers.session, future)))
+        stored = clean_episode(self.redactor, made)
+        self._queue.put(Work(lambda batch: batch.open_episode(stored, self._numbers.session, future)))
         return made
 
     def _named(self, run_key: int, name: str, done: Future[Any]) -> None:
@@ -97,6 +113,7 @@ class Writer:
     def update_episode(self, episode: Episode) -> None:
         """A fault once noted stays, and so does a seal."""
         where = episode.run_key, episode.key
+        episode = clean_episode(self.redactor, episode, self._known.get(episode.key))
         self._queue.put(Work(lambda batch: batch.update_episode(episode, None), episode=where))
 
     def seal(self, episode: Episode) -> Future[Episode]:
@@ -104,6 +121,7 @@ class Writer:
         and all before it is on disk. Nothing may be put into it afterwards."""
         self._where(episode.key)
         del self._open[episode.key]
+        episode = clean_episode(self.redactor, episode, self._known.pop(episode.key, None))
         future: Future[Episode] = Future()
         self._queue.put(
             Work(lambda batch: batch.update_episode(episode, future, seal=True), future=future, urgent=True)
@@ -124,19 +142,25 @@ class Writer:
         at, worker = exchange.order
         if not (0 <= at <= U64_MAX and 0 <= worker < 1 << 16):
             raise ValueError(f"{exchange.order} is no arrival key")
-        work = Work(lambda batch: batch.exchange(episode_key, exchange), cost=_cost(exchange), episode=where)
-        self._queue.put(work)
+        known = self.known(episode_key)
+
+        def prepare(batch: Batch) -> None:
+            batch.exchange(episode_key, self.redactor.exchange(exchange, known, self._grown))
+
+        self._queue.put(Work(prepare, cost=_cost(exchange), episode=where))
 
     def put_snapshot(self, episode_key: int, snapshot: Snapshot) -> None:
         """As for exchanges; `n` is its key. Its tree's nodes are put before it."""
         where = self._where(episode_key)
-        self._queue.put(Work(lambda batch: batch.snapshot(episode_key, snapshot), episode=where))
+        stored = clean_snapshot(self.redactor, snapshot, self._known.get(episode_key))
+        self._queue.put(Work(lambda batch: batch.snapshot(episode_key, stored), episode=where))
 
     def put_event(self, episode_key: int, event: Event) -> None:
         """Of any episode, a sealed one too."""
         self._events += 1
         session, count = self._numbers.session, self._events
-        self._queue.put(Work(lambda batch: batch.event(episode_key, event, session, count)))
+        stored = clean_event(self.redactor, event, self._known.get(episode_key))
+        self._queue.put(Work(lambda batch: batch.event(episode_key, stored, session, count)))
 
     def put_nodes(self, nodes: Mapping[bytes, bytes]) -> None:
         """Snapshot tree nodes, or any blobs, by content address."""
@@ -153,10 +177,31 @@ class Writer:
         self._queue.put(Work(lambda batch: batch.blob(address, data), cost=len(data) + 96))
 
     def body_sink(self) -> BodySink:
+        """For bytes that hold no secret: they go into the store as they are."""
         return BodySink(self.put_blob)
 
-    def talk_sink(self) -> TalkSink:
-        return TalkSink(self.put_blob)
+    def redacting_sink(self, episode_key: int | None, fields: Fields, *, of_answer: bool) -> RedactingSink:
+        """For a body as it came, of a head with these fields."""
+        known = self.known(episode_key) if episode_key in self._open else None
+        return RedactingSink(
+            self.body_sink,
+            lambda: self.redactor.stretch(fields, known, of_answer=of_answer),
+            self._grown.__setitem__,
+        )
+
+    def talk_sink(self, episode_key: int | None = None) -> TalkSink:
+        """For the messages of a conversation as they came."""
+        if self.redactor.keeps:
+            return TalkSink(self.put_blob)
+        known = self.known(episode_key) if episode_key in self._open else Known()
+        return TalkSink(self.put_blob, lambda message: self.redactor.message(message, known))
+
+    def known(self, episode_key: int) -> Known:
+        """The secrets that an open episode has shown: they are learned, and looked for, in the writer's thread."""
+        known = self._known.get(episode_key)
+        if known is None:
+            known = self._known[episode_key] = Known()
+        return known
 
     def put_check(self, run_key: int, document: Mapping[str, Any]) -> None:
         """Keeps the check document of a run, and that it is the last one."""

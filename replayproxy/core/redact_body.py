@@ -1,0 +1,184 @@
+"""A body with its secrets replaced: decoded to look, coded anew only if something in it was replaced."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from replayproxy.core.canonical import VIEW_LIMIT, all_fields, body_of, field, media_type
+from replayproxy.core.redact_edit import Edit, applied, moved_chunks, scaled_chunks
+from replayproxy.core.values import Body, Fields
+
+type Scan = Callable[[bytes], Sequence[Edit]]
+
+WINDOW = 256 * 1024
+OVERLAP = 32 * 1024
+"""A body too large to hold is scanned in windows; a secret, with its name, is found up to the size of the overlap."""
+
+GIVEN_UP = "secret in a coded body: not stored"
+
+_BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;]+))', re.IGNORECASE)
+_WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a head says how its body is read."""
+
+    form: bool
+    boundary: bytes
+    json: bool
+    coding: bytes
+
+    @classmethod
+    def of(cls, fields: Fields) -> Shape:
+        kind = media_type(fields)
+        boundary = b""
+        if kind.startswith(b"multipart/") and (found := _BOUNDARY.search(field(fields, b"content-type") or b"")):
+            boundary = found[1] or found[2]
+        return cls(
+            form=kind == b"application/x-www-form-urlencoded",
+            boundary=boundary,
+            json=b"json" in kind,
+            coding=b",".join(all_fields(fields, b"content-encoding")).strip().lower(),
+        )
+
+    @property
+    def special(self) -> bool:
+        """Whether more than text is looked for."""
+        return self.form or self.json or bool(self.boundary)
+
+    @property
+    def coded(self) -> bool:
+        return self.coding in _WBITS
+
+
+def redacted_body(body: Body, shape: Shape, scan: Scan) -> Body | None:
+    """The body without the secrets that `scan` finds in it; None where that cannot be had. It must be held whole."""
+    data = body.inline
+    if not data:
+        return body
+    if shape.coded:
+        return _coded(body, data, shape.coding, scan)
+    edits = scan(data)
+    if not edits:
+        return body
+    return replace(body_of(applied(data, edits)), chunks=moved_chunks(body.chunks, edits))
+
+
+def _coded(body: Body, data: bytes, coding: bytes, scan: Scan) -> Body | None:
+    plain, whole = inflated(data, coding)
+    edits = scan(plain)
+    if not edits:
+        # Bytes that are not what their label says are looked at as they are.
+        return body if plain or not scan(data) else None
+    if not whole:
+        return None
+    made = body_of(_deflated(applied(plain, edits), coding))
+    return replace(made, chunks=scaled_chunks(body.chunks, len(data), made.size))
+
+
+def inflated(data: bytes, coding: bytes) -> tuple[bytes, bool]:
+    """The body decoded as far as it goes (up to `VIEW_LIMIT`), and whether that is all of it."""
+    inflate = zlib.decompressobj(_WBITS[coding])
+    try:
+        out = inflate.decompress(data, VIEW_LIMIT)
+    except zlib.error:
+        return _piecewise(data, coding), False
+    return out, inflate.eof and not inflate.unused_data
+
+
+def _piecewise(data: bytes, coding: bytes) -> bytes:
+    """What can be decoded before the place where it is broken."""
+    inflate, out = zlib.decompressobj(_WBITS[coding]), bytearray()
+    try:
+        for at in range(0, len(data), 256):
+            out += inflate.decompress(data[at : at + 256], VIEW_LIMIT)
+            if len(out) > VIEW_LIMIT:
+                break
+    except zlib.error:
+        pass
+    return bytes(out)
+
+
+def _deflated(data: bytes, coding: bytes) -> bytes:
+    """The same bytes give the same bytes: no time is in it."""
+    return zlib.compress(data) if coding == b"deflate" else gzip.compress(data, 6, mtime=0)
+
+
+class Stretch:
+    """A body too large to hold, scanned as it passes: `feed` gives the bytes that may go on, `end` the rest.
+
+    Pieces come back as (bytes, instant) like they were fed; a boundary inside a secret moves to its end. A coded body
+    is watched and passed on as it is; one with a secret is given up: `given_up` is set, and nothing more comes.
+    """
+
+    def __init__(self, shape: Shape, scan: Scan) -> None:
+        self._scan, self._shape = scan, shape
+        self._held = bytearray()
+        self._ends: list[tuple[int, int | None]] = []  # where each piece in `_held` ends, and its instant
+        self._watch = zlib.decompressobj(_WBITS[shape.coding]) if shape.coded else None
+        self._seen = b""
+        self.given_up = False
+
+    def feed(self, data: bytes, at: int | None = None) -> list[tuple[bytes, int | None]]:
+        if self.given_up:
+            return []
+        out: list[tuple[bytes, int | None]] = []
+        for begin in range(0, len(data), WINDOW):
+            piece = data[begin : begin + WINDOW]
+            self._held += piece
+            self._ends.append((len(self._held), at))
+            if self._watch is not None:
+                self._watched(piece)
+            if len(self._held) >= WINDOW + OVERLAP:
+                out += self._release(last=False)
+        return out
+
+    def end(self) -> list[tuple[bytes, int | None]]:
+        return [] if self.given_up else self._release(last=True)
+
+    def _release(self, *, last: bool) -> list[tuple[bytes, int | None]]:
+        data = bytes(self._held)
+        limit = len(data) if last else len(data) - OVERLAP
+        edits: Sequence[Edit] = ()
+        if self._watch is None:
+            edits = self._scan(data)
+            # Nothing is cut in the middle of a secret, and what begins behind the cut is found again.
+            edits = [edit for edit in edits if edit.start < limit]
+            limit = max([limit, *(edit.end for edit in edits)])
+        out: list[tuple[bytes, int | None]] = []
+        done = 0
+        for end, at in self._ends:
+            if done >= limit:
+                break
+            end = min(end, limit)
+            end = max([end, *(edit.end for edit in edits if edit.start < end < edit.end)])
+            if end <= done:
+                continue
+            inside = [Edit(e.start - done, e.end - done, e.new) for e in edits if done <= e.start < end]
+            out.append((applied(data[done:end], inside), at))
+            done = end
+        del self._held[:limit]
+        self._ends = [(end - limit, at) for end, at in self._ends if end > limit]
+        return out
+
+    def _watched(self, piece: bytes) -> None:
+        """Looks into a coded body, a bounded step at a time; what is held back covers what is not yet decoded."""
+        assert self._watch is not None
+        rest = piece
+        try:
+            while rest and not self._watch.eof:
+                plain = self._watch.decompress(rest, WINDOW)
+                rest = self._watch.unconsumed_tail
+                text = self._seen + plain
+                if self._scan(text):
+                    self.given_up = True
+                    self._held.clear()
+                    return
+                self._seen = text[-OVERLAP:]
+        except zlib.error:
+            self._watch = None  # not what its label says: the bytes themselves are looked at from here on
