@@ -91,7 +91,9 @@ def _cookie(pair: bytes, found: Found) -> bytes:
     if not inner:
         return pair
     at = value.find(inner)
-    return name + equals + value[:at] + found(inner, True) + value[at + len(inner) :]
+    # A cookie may be any setting: a word in one is no reason to blot it out elsewhere.
+    sure = is_secret_name(name.strip().decode("latin-1"))
+    return name + equals + value[:at] + found(inner, sure) + value[at + len(inner) :]
 
 
 def by_name(name: str, value: bytes, found: Found) -> bytes:

@@ -25,6 +25,7 @@ from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import Body
 from replayproxy.serve.bodies import EMPTY, read_body
 from replayproxy.serve.connection import connections
+from replayproxy.serve.discretion import Discretion
 from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
 from replayproxy.serve.meeting import Met, meet, turn_away
 from replayproxy.serve.renaming import event_rewriter
@@ -78,6 +79,7 @@ class Origin:
         watch: Watch | None = None,
     ) -> None:
         self.stage = stage
+        self._discreet = Discretion(stage.redactor)
         self._dialect = dialect
         self._now = now
         self._pace = pace
@@ -165,12 +167,13 @@ class Origin:
             visit.scene.replayer.half_sent(visit.door.env, method, target, lane, self._now())
 
     async def _fault(self, visit: Visit, error: Exception) -> web.StreamResponse:
-        text = f"{type(error).__name__}: {error} (answering {visit.line})"
+        line = self._discreet.redactor.text(visit.line)
+        text = f"{type(error).__name__}: {self._discreet.redactor.text(str(error))} (answering {line})"
         if visit.scene is not None:
             visit.scene.replayer.fault(text, self._now())
         else:
             self.stage.faults.append(text)
-        self._watch.fault(visit.line, error)
+        self._watch.fault(line, error)
         writer = visit.request.writer
         if getattr(writer, "output_size", 0):
             return CLOSED  # part of an answer is out: only a cut tells the agent that the rest is missing
@@ -190,8 +193,8 @@ class Origin:
         marks = self._dialect.take_marks(target, marked, visit.entrance)
         method = request.head.method.encode()
         if self.stage.resets is not None and self.stage.resets.may_be(env, method, marks.target):
-            heard = Heard(method, marks.target, visit.fields, await self._body(request))
-            if reset := self.stage.resets.answer(env, heard):
+            heard = Heard(method, marks.target, visit.fields, await self._body(visit))
+            if reset := self.stage.resets.answer(env, await self._discreet.heard(env, heard, None)):
                 return self._kept(visit, await self._give(visit, Serve(reset, Grade.EXACT, 0), marks))
         else:
             heard = None
@@ -214,8 +217,8 @@ class Origin:
         assert name is not None
         scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
         if heard is None:
-            visit.reading = (method, marks.target, lane)
-            heard = Heard(method, marks.target, visit.fields, await self._body(request))
+            visit.reading = (method, self._discreet.target(env, method, marks.target), lane)
+            heard = Heard(method, marks.target, visit.fields, await self._body(visit))
             visit.reading = None
         return self._kept(visit, await self._play(visit, scene, heard, lane, marks))
 
@@ -230,7 +233,8 @@ class Origin:
         name = await self.stage.whose_frame(visit.door.env, heard.target, said) if met.first else None
         silent = None if met.first else "no message came that could tell its episode"
         if why := silent or visit.entrance.why_not or self.stage.why_not(name, lane):
-            asked = f"GET {marks.target.decode('utf-8', 'backslashreplace')}"
+            target = self._discreet.target(visit.door.env, b"GET", marks.target)
+            asked = f"GET {target.decode('utf-8', 'backslashreplace')}"
             self.stage.stray(asked, why)
             self._watch.miss(no_episode_document(self.stage.run.name, asked, why, lane))
             await turn_away(met.socket, why)
@@ -243,6 +247,7 @@ class Origin:
         self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks, met: Met | None = None
     ) -> Ending:
         env = visit.door.env
+        heard = await self._discreet.heard(env, heard, scene.shown)
         asked = scene.replayer.script.known(env, heard) or await self._identified(scene, env, heard)
         if heard.body is not None and heard.body.size > PARSE_INLINE and not scene.replayer.has_equal(asked, lane):
             asked = await asyncio.to_thread(scene.replayer.script.loosened, asked)
@@ -291,14 +296,16 @@ class Origin:
         talk = Talk(
             socket, scene, serve, self.stage.reader.messages(exchange.websocket), pace=self._pace, now=self._now,
             stopping=self._stopping, tell=self._watch.miss, hold=hold_limit(exchange), first=met.first if met else None,
+            clean=lambda message: self.stage.redactor.message(message, scene.shown),
         )  # fmt: skip
         await converse(request, talk, socket)
         return Ending.CLOSE
 
-    async def _body(self, request: web.BaseRequest) -> Body:
+    async def _body(self, visit: Visit) -> Body | None:
+        request = visit.request
         if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
             await request.writer.write(CONTINUE)
-        return await read_body(request.content)
+        return await self._discreet.body(visit.fields, request.content)
 
     async def _identified(self, scene: Scene, env: str, heard: Heard) -> Identified:
         script = scene.replayer.script
@@ -307,15 +314,16 @@ class Origin:
         return script.identify(env, heard)
 
     async def _whole(self, visit: Visit, head: Heard) -> Heard:
-        return head._replace(body=await self._body(visit.request))
+        return head._replace(body=await self._body(visit))
 
     async def _probed(self, visit: Visit, marks: Marks, heard: Heard) -> Ending:
         """A probe gets what a recorded one got, and counts for no receipt, with an answer or without."""
         probes = self.stage.probes
+        heard = await self._discreet.heard(visit.door.env, heard, None)
         if probes is not None and (entry := probes.answer(visit.door.env, heard)):
             return await self._give(visit, Serve(entry, Grade.EXACT, 0), marks)
         why = "a rule says that it is a probe, and none like it was recorded"
-        body = json_bytes(no_episode_document(self.stage.run.name, visit.line, why, ""))
+        body = json_bytes(no_episode_document(self.stage.run.name, self._discreet.redactor.text(visit.line), why, ""))
         mark = (b"Replay-Miss", b"1")
         await visit.request.writer.write(
             problem(MISS_STATUS, "Not In The Recording", body, mark, head_only=visit.is_head)
@@ -325,7 +333,9 @@ class Origin:
     async def _refuse(self, visit: Visit, marks: Marks, lane: str, why: str) -> None:
         if not visit.request.content.at_eof():
             await read_body(visit.request.content)
-        asked = f"{visit.request.method} {marks.target.decode('utf-8', 'backslashreplace')}"
+        method = visit.request.head.method.encode()
+        target = self._discreet.target(visit.door.env, method, marks.target)
+        asked = f"{visit.request.method} {target.decode('utf-8', 'backslashreplace')}"
         self.stage.stray(asked, why)
         await self._say_miss(visit, no_episode_document(self.stage.run.name, asked, why, lane))
 

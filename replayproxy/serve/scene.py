@@ -11,11 +11,14 @@ from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
+from replayproxy.core.redact import Known as Shown
+from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.script import Entry, Heard, Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
 from replayproxy.errors import DamagedRecord
+from replayproxy.serve.discretion import cleaned
 from replayproxy.serve.identity import Known
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import renamed
@@ -60,6 +63,7 @@ class Scene:
     def __init__(self, script: Script, reader: Reader, *, order: Order, now: Callable[[], int]) -> None:
         self.replayer = Replayer(script, order)
         self.ready: Sequence[Ready | None] = ()
+        self.shown = Shown()  # secrets
         self._reader = reader
         self._now = now
         self._waiting: set[asyncio.Event] = set()
@@ -120,7 +124,7 @@ class Stage:
 
     `sole`: the one episode that answers everything, however it is marked. Without it each request is answered from
     its own; an unmarked one from `unmarked`, where the run has such an episode. `prepare` puts answers together when
-    an episode is loaded.
+    an episode is loaded. `redactor`: what is asked is matched, and shown, as it makes it.
     """
 
     def __init__(
@@ -135,12 +139,14 @@ class Stage:
         unmarked: str | None = None,
         prepare: Callable[[Entry], Ready | None] | None = None,
         rules: Relaxation | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.rules = Relaxation(()) if rules is None else rules
         self.run = run
         self.sole = episodes[0] if sole else None
         self.unmarked = unmarked
         self.order = order
+        self.redactor = redactor or Redactor(None)
         self._prepare = prepare
         self._good_lanes: set[str] = {MAIN_LANE}
         self._reader = reader
@@ -187,7 +193,7 @@ class Stage:
         claims, found = await self.known.whose(claims, env, heard, whole)
         if self.sole is not None or any(getattr(claims, slot) is not None for slot, _ in CARRIERS):
             return claims, self.whose(claims)
-        return claims, await self.known.adopt(env, await whole(), found) or self.unmarked
+        return claims, await self.known.adopt(env, cleaned(self.redactor, env, await whole()), found) or self.unmarked
 
     def awaits_frame(self, env: str, target: bytes) -> bool:
         """Whether only the first message can tell whose a connection is that carries no mark."""

@@ -92,12 +92,14 @@ class Talk:
         self, socket: Socket, scene: Scene, serve: Serve, source: Iterator[Message], *, pace: Pace,
         now: Callable[[], int], stopping: asyncio.Event, tell: Callable[[Document], None], hold: float,
         first: Message | None = None,
+        clean: Callable[[Message], Message] = lambda message: message,
     ) -> None:  # fmt: skip
         self.lost = asyncio.Event()
         self._socket, self._scene, self._serve, self._source = socket, scene, serve, source
         self._pace, self._now, self._tell, self._hold_limit = pace, now, tell, hold
-        self._first = first  # what was read before it was known whose the conversation is
+        self._first = clean(first) if first else None  # what was read before it was known whose the conversation is
         self._stop = asyncio.ensure_future(stopping.wait())
+        self._clean = clean  # takes the secrets out of what the agent says
         self._state = Conversation(serve.renames, serve.entry.seq)
         exchange = self._exchange = serve.entry.exchange
         self._end = end_of(exchange)
@@ -153,7 +155,7 @@ class Talk:
             text, payload = got.type is WSMsgType.TEXT, bytes(got.data)
             if text and not _is_utf8(payload):
                 return Closing(1007)
-            return Message(from_agent=True, text=text, payload=payload, at=self._now())
+            return self._clean(Message(from_agent=True, text=text, payload=payload, at=self._now()))
         if got.type is WSMsgType.CLOSE:
             return Closing(got.data or NO_CODE, got.extra or "")
         if got.type is WSMsgType.ERROR:

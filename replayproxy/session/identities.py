@@ -49,7 +49,7 @@ class Peek:
         self._sink.write(data, at)
         self.size = self._sink.size
 
-    def close(self) -> Body:
+    def close(self) -> Body | None:
         return self._sink.close()
 
 

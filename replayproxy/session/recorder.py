@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replayproxy import __version__
-from replayproxy.core.belonging import stand_in
 from replayproxy.core.extract import compile_extractors
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.values import EnvWiring, Episode, Run
@@ -107,7 +106,7 @@ class Recorder:
         extractors = compile_extractors(self.options.rules, date.today())  # noqa: DTZ011 - a day, as the user wrote it
         for name in extractors.expired:
             self.say(f"  rule {name} has expired and is not applied")
-        return Identities(extractors, book, stand_in) if extractors else None
+        return Identities(extractors, book, secrecy.shown_as(self._writer.redactor)) if extractors else None
 
     def _wired(self) -> Run:
         options = self.options

@@ -15,7 +15,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from replayproxy.core.belonging import stand_in
 from replayproxy.core.receipt import Document, judged
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
@@ -28,6 +27,7 @@ from replayproxy.serve.resets import load_probes, load_resets
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.visit import Watch
 from replayproxy.session import child as children
+from replayproxy.session import secrecy
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.closed import Guard
 from replayproxy.session.dialect import RecordedDialect
@@ -138,9 +138,11 @@ async def replay(
         prepare=lambda entry: ready(entry, dialect.is_plain),
         unmarked=None if sole else unmarked_episode(reader, run, episodes),
         rules=relaxation(run, options.rules, date.today()),  # noqa: DTZ011 - a day, as the user wrote it
+        redactor=secrecy.load(reader.env.path, run),
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
-    stage.known = load_known(reader, run, stage.episodes, shown=stand_in, touched=stage.touched, rules=stage.rules)
+    shown = secrecy.shown_as(stage.redactor)
+    stage.known = load_known(reader, run, stage.episodes, shown=shown, touched=stage.touched, rules=stage.rules)
     if stage.known is not None:
         stage.probes = load_probes(reader, run)
     if sole:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,15 @@ class Kept:
         return cls(kept=bool(said.get("kept")), key=str(said.get("key", "")), rules=rules)
 
 
+def shown_as(redactor: Redactor) -> Callable[[str], str]:
+    """The token of a secret text, as an id that is a credential is kept."""
+
+    def token(value: str) -> str:
+        return redactor.token(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+    return token
+
+
 def same_key(redactor: Redactor, run: Run) -> bool:
     """Whether a live secret gives the token that stands in the run. False: it was recorded into another store."""
     kept = Kept.of(run)
@@ -107,7 +116,7 @@ def _key(store: Path) -> bytes | None:
     path = store / KEY_FILE
     try:
         key = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # an archive is a file, and holds no key
         return None
     except OSError as error:
         raise StoreTrouble(f"{path} cannot be read: {error.strerror}", hint="chmod 600, as its owner") from None
@@ -130,7 +139,7 @@ def _made(store: Path) -> bytes:
         finally:
             os.close(handle)
         try:
-            partial.hardlink_to(path)  # exclusive, and never seen half written
+            path.hardlink_to(partial)  # exclusive, and never seen half written
         except FileExistsError:
             return _key(store) or key
         finally:

@@ -101,7 +101,7 @@ class Writer:
         self._open[made.key] = run_key
         future: Future[Any] = Future()
         future.add_done_callback(lambda done: self._named(run_key, name, done))
-        stored = clean_episode(self.redactor, made)
+        stored = self._clean(made, None)
         self._queue.put(Work(lambda batch: batch.open_episode(stored, self._numbers.session, future)))
         return made
 
@@ -113,20 +113,26 @@ class Writer:
     def update_episode(self, episode: Episode) -> None:
         """A fault once noted stays, and so does a seal."""
         where = episode.run_key, episode.key
-        episode = clean_episode(self.redactor, episode, self._known.get(episode.key))
-        self._queue.put(Work(lambda batch: batch.update_episode(episode, None), episode=where))
+        known = self._known.get(episode.key)
+        self._queue.put(Work(lambda batch: batch.update_episode(self._clean(episode, known), None), episode=where))
 
     def seal(self, episode: Episode) -> Future[Episode]:
         """Counts and chains what is stored of the episode; resolves, to the episode as a reader sees it, once that
         and all before it is on disk. Nothing may be put into it afterwards."""
         self._where(episode.key)
         del self._open[episode.key]
-        episode = clean_episode(self.redactor, episode, self._known.pop(episode.key, None))
+        known = self._known.pop(episode.key, None)
         future: Future[Episode] = Future()
         self._queue.put(
-            Work(lambda batch: batch.update_episode(episode, future, seal=True), future=future, urgent=True)
-        )
+            Work(
+                lambda batch: batch.update_episode(self._clean(episode, known), future, seal=True),
+                future=future, urgent=True,
+            )
+        )  # fmt: skip
         return future
+
+    def _clean(self, episode: Episode, known: Known | None) -> Episode:
+        return clean_episode(self.redactor, episode, known)
 
     def remove(self, run_key: int, episode_key: int | None = None) -> None:
         """Marks: no longer listed, the name free again; the records stay."""
@@ -152,15 +158,22 @@ class Writer:
     def put_snapshot(self, episode_key: int, snapshot: Snapshot) -> None:
         """As for exchanges; `n` is its key. Its tree's nodes are put before it."""
         where = self._where(episode_key)
-        stored = clean_snapshot(self.redactor, snapshot, self._known.get(episode_key))
-        self._queue.put(Work(lambda batch: batch.snapshot(episode_key, stored), episode=where))
+        known = self._known.get(episode_key)
+        self._queue.put(
+            Work(
+                lambda batch: batch.snapshot(episode_key, clean_snapshot(self.redactor, snapshot, known)),
+                episode=where,
+            )
+        )
 
     def put_event(self, episode_key: int, event: Event) -> None:
         """Of any episode, a sealed one too."""
         self._events += 1
         session, count = self._numbers.session, self._events
-        stored = clean_event(self.redactor, event, self._known.get(episode_key))
-        self._queue.put(Work(lambda batch: batch.event(episode_key, stored, session, count)))
+        known = self._known.get(episode_key)
+        self._queue.put(
+            Work(lambda batch: batch.event(episode_key, clean_event(self.redactor, event, known), session, count))
+        )
 
     def put_nodes(self, nodes: Mapping[bytes, bytes]) -> None:
         """Snapshot tree nodes, or any blobs, by content address."""
@@ -182,7 +195,8 @@ class Writer:
 
     def redacting_sink(self, episode_key: int | None, fields: Fields, *, of_answer: bool) -> RedactingSink:
         """For a body as it came, of a head with these fields."""
-        known = self.known(episode_key) if episode_key in self._open else None
+        # A replay reads such a request before it knows whose it is: what its own head shows has to do.
+        known = self.known(episode_key) if of_answer and episode_key in self._open else None
         return RedactingSink(
             self.body_sink,
             lambda: self.redactor.stretch(fields, known, of_answer=of_answer),

@@ -10,7 +10,6 @@ from typing import Any
 
 from aiohttp import web
 
-from replayproxy.core.belonging import stand_in
 from replayproxy.core.receipt import Document
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import Episode
@@ -21,6 +20,7 @@ from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
 from replayproxy.serve.resets import load_probes
 from replayproxy.serve.scene import Stage
+from replayproxy.session import secrecy
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.ready_rules import rule_tables
 from replayproxy.session.record_options import RecordOptions
@@ -72,9 +72,10 @@ async def replayed(store: Path, run: str = "r") -> AsyncIterator[tuple[str, Stag
         dialect = RecordedDialect(kept)
         stage = Stage(
             reader, kept, reader.episodes(kept), sole=False, order=Order.LANE, now=time.monotonic_ns,
-            prepare=lambda entry: ready(entry, dialect.is_plain),
+            prepare=lambda entry: ready(entry, dialect.is_plain), redactor=secrecy.load(store, kept),
         )  # fmt: skip
-        stage.known = load_known(reader, kept, stage.episodes, shown=stand_in, touched=stage.touched, rules=stage.rules)
+        shown = secrecy.shown_as(stage.redactor)
+        stage.known = load_known(reader, kept, stage.episodes, shown=shown, touched=stage.touched, rules=stage.rules)
         stage.probes = load_probes(reader, kept)
         origin = Origin(stage, dialect=dialect, now=time.monotonic_ns)
         sock = bind("127.0.0.1", 0)
