@@ -16,7 +16,7 @@ from tests.serve.staged import Staged, large, record, staged
 STEPS = (
     "replayproxy.session.dialect.RecordedDialect.take_marks",
     "replayproxy.session.dialect.to_agent",
-    "replayproxy.serve.origin.read_body",
+    "replayproxy.serve.discretion.read_body",
     "replayproxy.serve.origin.plan",
     "replayproxy.serve.origin.Sender",
     "replayproxy.core.script.exact_key",
