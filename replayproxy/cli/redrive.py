@@ -32,6 +32,8 @@ from replayproxy.storage import open_store
 @click.option("--save", default=None, metavar="RUN", help="Keep the live answers as a run of their own.")
 @click.option("--disposable", multiple=True, metavar="NAME",
               help="An environment that is not on this machine and may be overwritten.")  # fmt: skip
+@click.option("--credential", multiple=True, metavar="NAME=VALUE",
+              help="For a token of the recording: NAME is its header, cookie, parameter or member.")  # fmt: skip
 @click.option("--pace", default=None, metavar="instant|recorded|2x", help="How long the agent's pauses are.")
 @click.option("--answer-limit", default="60s", metavar="TIME",
               help="How long an answer may take beyond twice the recorded time.")  # fmt: skip
@@ -41,7 +43,7 @@ from replayproxy.storage import open_store
 def command(
     addresses: tuple[str, ...], env: tuple[str, ...], snapshot: tuple[str, ...], reset: tuple[str, ...],
     repeat: int | None, stop_first: bool, save: str | None, disposable: tuple[str, ...], pace: str | None,
-    answer_limit: str, stores: tuple[Path, ...], config: Path | None, as_json: bool,
+    credential: tuple[str, ...], answer_limit: str, stores: tuple[Path, ...], config: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Send the recorded requests of episodes to a live environment, and compare answers and states.
 
@@ -54,7 +56,7 @@ def command(
     ask = Ask(
         addresses=addresses,
         words=Words(env=env, snapshot=snapshot, reset=reset, disposable=found.values("disposable", disposable),
-                    config=found),
+                    credential=credential, config=found),
         repeat=_count(found.value("repeat", repeat, 1)),
         stop_first=stop_first,
         save=found.value("save", save),

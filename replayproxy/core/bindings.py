@@ -16,6 +16,7 @@ from typing import Any
 from replayproxy.core.canonical import body_of
 from replayproxy.core.effects import is_write
 from replayproxy.core.produced import Pair, Source, pairs
+from replayproxy.core.redact_token import TOKEN
 from replayproxy.core.rewrite import AUTHORITY, Scope, rewrite
 from replayproxy.core.schedule import ended_at, given_by, seen_at, sent_at
 from replayproxy.core.values import Exchange, Request, Response
@@ -121,6 +122,8 @@ class Bindings:
         """Names that went out as recorded and were understood stay as they are."""
 
         def keep(_place: str, scopes: Sequence[Scope], text: str) -> None:
+            if TOKEN.fullmatch(text.encode("utf-8", "replace")):
+                return  # what went out in its place was a credential
             if any(text in self._maps.get(scope, {}) for scope in scopes):
                 return
             for scope in scopes:

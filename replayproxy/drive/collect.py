@@ -19,7 +19,7 @@ class Sink(Protocol):
 
     def write(self, data: bytes, at: int | None = None) -> None: ...
 
-    def close(self) -> Body: ...
+    def close(self) -> Body | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,8 @@ class Collector:
         if self._sink is None:
             stored = Body(size=size, digest=self._hash.digest(), inline=inline)
         else:
-            stored = self._sink.close()
+            # None: withheld, for a secret in it.
+            stored = self._sink.close() or Body(size=size, digest=self._hash.digest(), inline=None)
         return replace(stored, inline=inline, chunks=_up_to(self._chunks, size))
 
 

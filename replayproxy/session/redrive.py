@@ -16,6 +16,7 @@ from datetime import date
 
 from replayproxy.core.bindings import Bindings, flows
 from replayproxy.core.compare import Comparison, compare
+from replayproxy.core.credentials import Credentials
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule, parse_rules
 from replayproxy.core.schedule import Plan, plan, settled
@@ -32,7 +33,9 @@ from replayproxy.core.values import (
 from replayproxy.drive.driver import Drive, Driver
 from replayproxy.drive.wire import connect
 from replayproxy.errors import CannotJudge, Problem, WorldTrouble, WrongUsage
+from replayproxy.session import secrecy
 from replayproxy.session.redrive_keep import Keeper, Saved
+from replayproxy.session.redrive_secrets import SecretBindings, credentials
 from replayproxy.session.redrive_state import Restored, States
 from replayproxy.session.redrive_targets import Targets, Words, targets
 from replayproxy.session.redrive_watch import Watch
@@ -80,6 +83,7 @@ class Redriven:
     trace: Trace
     plan: Plan | None = None
     targets: Targets | None = None
+    held: Credentials | None = None
     repetitions: list[Repetition] = field(default_factory=list)
     problem: Problem | None = None
     before: str | None = None
@@ -110,7 +114,8 @@ async def redrive(store: Store, ask: Ask, say: Callable[[str], None]) -> list[Re
         assert work[0].problem is not None
         raise work[0].problem
     rules = parse_rules(ask.words.config.rules)
-    keeper = Keeper(store, ask.save)
+    redactors = [one.held.redactor for one in ready if one.held is not None]
+    keeper = Keeper(store, ask.save, min(redactors, key=lambda redactor: redactor.keeps))
     keeper.check()
     await _reachable(ready)
     try:
@@ -151,6 +156,9 @@ def _prepared(reader: Reader, run: Run, episode: Episode, ask: Ask) -> Redriven:
     taken = {loaded.name for loaded in one.targets.loaded}
     shots = [shot for shot in trace.snapshots if shot.when == "write" and shot.name in taken]
     one.plan = plan(exchanges, reads=one.targets.reads, flows=used, snapshots=shots)
+    sent = {step.seq for step in one.plan.steps if not step.skip}
+    due = [exchange for exchange in trace.exchanges if exchange.seq in sent]
+    one.held = credentials(due, ask.words.credential, secrecy.for_redrive(reader.env.path, run))
     if all(step.skip for step in one.plan.steps):
         why = ", ".join(dict.fromkeys(step.skip for step in one.plan.steps))
         what = f"holds nothing that can be sent again (not re-driven: {why})" if why else "holds no exchange"
@@ -181,6 +189,8 @@ class _Session:
         assert one.plan is not None
         self._reader, self._keeper, self._one, self._ask, self._rules, self._say = reader, keeper, one, ask, rules, say
         self._targets, self._plan, self._trace = one.targets, one.plan, one.trace
+        assert one.held is not None
+        self._credentials, self._redactor = one.held, one.held.redactor
         self._states = States(one.trace, one.targets, load=reader.node, save=keeper.save_nodes, say=say)
 
     async def run(self) -> None:
@@ -211,7 +221,7 @@ class _Session:
         began = time.monotonic()
         restored = await self._states.restore()
         saved = self._keeper.episode(self._trace, self._targets, number)
-        bindings = Bindings(self._targets.authorities, self._writes)
+        bindings = SecretBindings(self._targets.authorities, self._writes, self._credentials, self._redactor)
         watch = Watch(self._trace, self._states, restored, self._differs if self._ask.stop_first else None)
         driver = Driver(
             settled(self._trace.exchanges, self._trace.events), self._plan, self._targets.envs, bindings, watch,
@@ -223,10 +233,11 @@ class _Session:
         drive = await driver.run()
         if not drive.stopped:
             await watch.at("end")
-        live = self._live(drive, watch.taken, saved)
+        live = self._live(drive, watch.taken, saved, bindings)
         if saved is not None:
             await saved.finish(live.exchanges, watch.taken)
         comparison = self._compare(live, drive, watch, bindings)
+        bindings.discreet()
         reasons = self._reasons(restored, watch, comparison)
         return Repetition(
             number=number, verdict=self._verdict(comparison, reasons, restored), reasons=reasons,
@@ -237,12 +248,14 @@ class _Session:
     def _writes(self, request: Request) -> bool:
         return any(is_write(request, reads) for reads in {(), *self._targets.reads.values()})
 
-    def _live(self, drive: Drive, taken: Sequence[Snapshot], saved: Saved | None) -> Trace:
+    def _live(self, drive: Drive, taken: Sequence[Snapshot], saved: Saved | None, bindings: SecretBindings) -> Trace:
         run = saved.run if saved else Run(key=0, name="live", opened_wall=0, origin="redrive")
         episode = replace(
             saved.episode if saved else self._trace.episode, run_key=run.key, state=EpisodeState.SEALED, faults=()
         )
-        exchanges = sorted(drive.live.values(), key=lambda e: e.order)
+        # From here on nobody needs the live credentials.
+        drive.live = {seq: bindings.clean(e) for seq, e in sorted(drive.live.items(), key=lambda it: it[1].order)}
+        exchanges = list(drive.live.values())
         return Trace(run=run, episode=episode, exchanges=exchanges, snapshots=tuple(taken))
 
     # -- judging -----------------------------------------------------------------------------------------------------
@@ -262,6 +275,7 @@ class _Session:
         )  # fmt: skip
 
     def _differs(self, recorded: Exchange, live: Exchange, values: dict[str, str]) -> bool:
+        live = self._redactor.exchange(live)  # the credentials of the driver's own copy are still needed
         a = replace(self._trace, exchanges=(recorded,), snapshots=())
         b = replace(self._trace, exchanges=(live,), snapshots=())
         return self._comparison(a, b, [(recorded.seq, live.seq)], values).verdict == DIFFERENT

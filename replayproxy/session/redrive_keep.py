@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 
 from replayproxy import __version__
 from replayproxy.core.names import NAME_BYTES, why_not_a_name
+from replayproxy.core.redact import GIVEN_UP, Redactor
 from replayproxy.core.values import EnvWiring, Episode, Exchange, Run, Snapshot, Trace
 from replayproxy.errors import WrongUsage
+from replayproxy.session import secrecy
 from replayproxy.session.redrive_targets import Targets
 from replayproxy.state.loader import Loaded
 from replayproxy.storage import BodySink, Store, Writer
+from replayproxy.storage.redacting_sink import RedactingSink
 
 BEFORE = "before-restore"
 """The run that holds the states found, one episode for each re-drive that overwrote something."""
@@ -31,13 +34,15 @@ class Saved:
     def address(self) -> str:
         return f"{self.run.name}/{self.episode.name}"
 
-    def sink(self) -> BodySink:
-        return self.writer.body_sink()
+    def sink(self) -> BodySink | RedactingSink:
+        if self.writer.redactor.keeps:
+            return self.writer.body_sink()
+        return self.writer.redacting_sink(self.episode.key, (), of_answer=True)
 
     async def finish(self, exchanges: Sequence[Exchange], snapshots: Sequence[Snapshot]) -> None:
         """Everything is on disk and sealed when this returns."""
         for exchange in exchanges:
-            self.writer.put_exchange(self.episode.key, exchange)
+            self.writer.put_exchange(self.episode.key, _storable(exchange))
         for snapshot in snapshots:
             self.writer.put_snapshot(self.episode.key, snapshot)
         ended = replace(self.episode, ended=time.monotonic_ns(), ended_wall=time.time_ns(), ended_by="end")
@@ -47,7 +52,8 @@ class Saved:
 class Keeper:
     """The one who writes. The writer is opened at the first need and commits beside a recorder."""
 
-    def __init__(self, store: Store, save: str | None) -> None:
+    def __init__(self, store: Store, save: str | None, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._store = store
         self._save = save
         self._writer: Writer | None = None
@@ -66,7 +72,7 @@ class Keeper:
 
     def writer(self) -> Writer:
         if self._writer is None:
-            self._writer = self._store.writer(exclusive=False)
+            self._writer = self._store.writer(exclusive=False, redactor=self._redactor)
         return self._writer
 
     def save_nodes(self, nodes: Mapping[bytes, bytes]) -> None:
@@ -112,7 +118,7 @@ class Keeper:
             return None
         writer = self.writer()
         if self._run is None:
-            self._run = writer.open_run(_saved_run(self._save, trace, targets))
+            self._run = writer.open_run(_saved_run(self._save, trace, targets, self._redactor))
         taken = {e.name for e in self._store.reader().episodes(self._run)}
         name = trace.episode.name if repeat == 1 else _fitted(trace.episode.name, f"-r{repeat}")
         number = 1
@@ -140,6 +146,15 @@ class Keeper:
         await asyncio.to_thread(writer.close)
 
 
+def _storable(exchange: Exchange) -> Exchange:
+    """A body that was withheld for a secret in it is not captured."""
+    response = exchange.response
+    body = response.body if response else None
+    if response is None or body is None or body.inline is not None or body.pieces or not body.size:
+        return exchange
+    return replace(exchange, response=replace(response, body=None), notes=(*exchange.notes, GIVEN_UP))
+
+
 def _place(loaded: Loaded) -> object:
     """What tells one state from another: a spec with words in braces has one for each of their values."""
     return loaded.name, loaded.spec, tuple(sorted((word, loaded.context.get(word)) for word in loaded.needs))
@@ -152,7 +167,7 @@ def _fitted(name: str, suffix: str) -> str:
     return name + suffix
 
 
-def _saved_run(name: str, trace: Trace, targets: Targets) -> Run:
+def _saved_run(name: str, trace: Trace, targets: Targets, redactor: Redactor) -> Run:
     envs = {
         env: EnvWiring(name=env, upstream=target.origin.url + target.origin.path, reads=targets.reads.get(env, ()))
         for env, target in targets.envs.items()
@@ -162,4 +177,5 @@ def _saved_run(name: str, trace: Trace, targets: Targets) -> Run:
         snapshots={one.name: one.spec for one in targets.loaded},
         snapshot_when=trace.run.snapshot_when, snapshot_mode=trace.run.snapshot_mode, url_style=trace.run.url_style,
         meta={**trace.run.meta, "redrive_of": trace.run.name}, origin="redrive", version=__version__,
+        config={"secrets": secrecy.wired(redactor)},
     )  # fmt: skip

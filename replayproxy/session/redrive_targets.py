@@ -39,6 +39,7 @@ class Words:
     env: Sequence[str] = ()
     snapshot: Sequence[str] = ()
     reset: Sequence[str] = ()
+    credential: Sequence[str] = ()
     disposable: Sequence[str] = ()
     config: Config = field(default_factory=Config)
 

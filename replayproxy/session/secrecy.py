@@ -38,6 +38,12 @@ def load(store: Path, run: Run | None = None) -> Redactor:
     return Redactor(_key(store) or secrets.token_bytes(KEY_BYTES), kept.rules)
 
 
+def for_redrive(store: Path, run: Run) -> Redactor:
+    """As the run was recorded; the store gets a key if it has none, for what is saved."""
+    kept = Kept.of(run)
+    return for_recording(store, keep=kept.kept, rules=kept.rules)
+
+
 def shown(store: Path) -> Redactor:
     """For lines about no run in particular. Never fails: what cannot be read gives a key of its own."""
     try:
