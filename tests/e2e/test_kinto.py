@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(240)]
 
 ADMIN = "postgresql://postgres@127.0.0.1:5432/postgres"
 TABLES = ("objects", "timestamps", "access_control_entries", "user_principals", "metadata")
+# The recording holds a token in the place of what the agent's Basic credential held.
+CREDENTIAL = ("--credential", "Authorization=agent:pass")
 AGENT = [sys.executable, str(SERVERS / "kinto_agent.py")]
 INI = """
 [app:main]
@@ -121,7 +123,9 @@ def test_kinto_redriven_to_the_restored_server_is_the_same(lab: Lab, dsn: str) -
     recorded(lab, dsn)
     lab.stop_all()
     url, _ = start_kinto(lab, dsn)
-    ran = lab.run("redrive", "nightly/e1", "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}", "--json")
+    ran = lab.run(
+        "redrive", "nightly/e1", *CREDENTIAL, "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}", "--json"
+    )
     assert ran.code == 0, ran.out + ran.err
     assert ran.json["verdict"] == "same"
 
@@ -132,7 +136,9 @@ def test_a_trigger_in_the_database_is_a_difference_with_exchange_pointer_and_row
     url, _ = start_kinto(lab, dsn)
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(TRIGGER)
-    ran = lab.run("redrive", "nightly/e1", "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}", "--json")
+    ran = lab.run(
+        "redrive", "nightly/e1", *CREDENTIAL, "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}", "--json"
+    )
     assert ran.code == 1, ran.out + ran.err
     assert ran.json["verdict"] == "different"
     first = ran.json["roots"][0]
@@ -158,7 +164,7 @@ def test_a_reset_that_leaves_a_changed_row_is_refused_with_that_row(
 
     reset = resetter(leaves_one_row_changed)
     ran = lab.run(
-        "redrive", "nightly/e1", "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}",
+        "redrive", "nightly/e1", *CREDENTIAL, "--env", f"kinto={url}", "--snapshot", f"kinto=postgres:{dsn}",
         "--reset", f"kinto=POST {reset.url}",
     )  # fmt: skip
     assert ran.code == 3, ran.out + ran.err

@@ -13,6 +13,8 @@ from tests.e2e.conftest import SERVERS, Lab, NoContact, Resetter, free_port, ser
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
+# The recording holds a token in the place of what the agent's Basic credential held.
+CREDENTIAL = ("--credential", "Authorization=agent:")
 AGENT = [sys.executable, str(SERVERS / "radicale_agent.py")]
 
 
@@ -68,7 +70,7 @@ def test_radicale_redriven_to_a_fresh_server_is_the_same(lab: Lab) -> None:
     recorded(lab)
     shutil.rmtree(data(lab))
     url, _ = start_radicale(lab)
-    ran = lab.run("redrive", "nightly/e1", "--env", f"cal={url}", "--snapshot", snapshot(lab), "--json")
+    ran = lab.run("redrive", "nightly/e1", *CREDENTIAL, "--env", f"cal={url}", "--snapshot", snapshot(lab), "--json")
     assert ran.code == 0, ran.out + ran.err
     assert ran.json["verdict"] == "same"
 
@@ -76,7 +78,7 @@ def test_radicale_redriven_to_a_fresh_server_is_the_same(lab: Lab) -> None:
 def test_a_wrapper_that_rewrites_a_summary_is_a_difference_with_exchange_and_row(lab: Lab) -> None:
     recorded(lab)
     url, _ = start_radicale(lab, changed=True)
-    ran = lab.run("redrive", "nightly/e1", "--env", f"cal={url}", "--snapshot", snapshot(lab), "--json")
+    ran = lab.run("redrive", "nightly/e1", *CREDENTIAL, "--env", f"cal={url}", "--snapshot", snapshot(lab), "--json")
     assert ran.code == 1, ran.out + ran.err
     assert ran.json["verdict"] == "different"
     assert ran.json["roots"][0]["a"] == "nightly/e1#5"
@@ -98,7 +100,7 @@ def test_a_reset_that_leaves_a_changed_file_is_refused_with_that_file(
 
     reset = resetter(leaves_one_file_changed)
     ran = lab.run(
-        "redrive", "nightly/e1", "--env", f"cal={url}", "--snapshot", snapshot(lab),
+        "redrive", "nightly/e1", *CREDENTIAL, "--env", f"cal={url}", "--snapshot", snapshot(lab),
         "--reset", f"cal=POST {reset.url}",
     )  # fmt: skip
     assert ran.code == 3, ran.out + ran.err
