@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Concatenate
 
 from replayproxy.core.values import Exchange
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec
-from replayproxy.storage import Store
+from replayproxy.storage import Store, open_store
 from tests.proxy.wire import Answerer, Environment, Peer, says
 from tests.serve.staged import Staged, staged
 
@@ -41,7 +45,10 @@ class Talker(Peer):
         if b"chunked" in named.get(b"transfer-encoding", b""):
             return await self.read_chunked()
         if b"content-length" in named:
-            return await self.read(int(named[b"content-length"]))
+            try:
+                return await self.read(int(named[b"content-length"]))
+            except asyncio.IncompleteReadError as cut:
+                return cut.partial
         return await self.read_to_end()
 
     async def ask(self, request: bytes) -> bytes:
@@ -169,3 +176,39 @@ def answers(*sequence: bytes, close: bool = False) -> Answerer:
             peer.close()
 
     return answerer
+
+
+def get(target: str | bytes = "/x", *fields: bytes, method: bytes = b"GET", body: bytes = b"") -> bytes:
+    """A request as bytes."""
+    target = target.encode() if isinstance(target, str) else target
+    length = (b"Content-Length: %d" % len(body),) if body else ()
+    lines = b"".join(field + b"\r\n" for field in (b"Host: x", *fields, *length))
+    return method + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n" + body
+
+
+def ok(body: bytes = b"ok", *fields: bytes, status: bytes = b"200 OK") -> bytes:
+    """An answer as bytes."""
+    lines = b"".join(field + b"\r\n" for field in (*fields, b"Content-Length: %d" % len(body)))
+    return b"HTTP/1.1 " + status + b"\r\n" + lines + b"\r\n" + body
+
+
+def over_a_store[**P](test: Callable[Concatenate[Store, P], Awaitable[None]]) -> Callable[P, None]:
+    """A coroutine over a store of its own for each example of Hypothesis's."""
+
+    @functools.wraps(test)
+    def call(*args: P.args, **given: P.kwargs) -> None:
+        async def whole() -> None:
+            with TemporaryDirectory() as folder:
+                store = open_store(Path(folder) / "store", create=True)
+                try:
+                    await test(store, *args, **given)
+                finally:
+                    store.close()
+
+        asyncio.run(whole())
+
+    del call.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for a fixture `store`
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one for name, one in inspect.signature(test).parameters.items() if name != "store"]
+    )
+    return call
