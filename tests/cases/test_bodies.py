@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.bodies import content
-from replayproxy.core.canonical import decoded, view
+from replayproxy.core.canonical import Kind, decoded, view
+from replayproxy.core.relax import Relaxation
+from replayproxy.core.rules import parse_rules
 from replayproxy.storage import Store
 from tests.cases.lab import both, get, ok, over_a_store, recording, replaying, stored, talker
 from tests.proxy.wire import Peer, says
@@ -19,7 +21,14 @@ from tests.proxy.wire import Peer, says
 few = settings(max_examples=8, deadline=None)
 
 CODINGS = [b"gzip", b"deflate", b"br", b"zstd", b"gzip, br", b"aws-chunked", b"identity", b"x-odd", b"GZIP", b""]
-PLAIN = [b'{"a":1}', b"", b"\x1f\x8b", b"\x1f\x8b\x08\x00garbage", gzip.compress(b"cut short", mtime=0)[:-3], b"\xff" * 9]
+PLAIN = [
+    b'{"a":1}',
+    b"",
+    b"\x1f\x8b",
+    b"\x1f\x8b\x08\x00garbage",
+    gzip.compress(b"cut short", mtime=0)[:-3],
+    b"\xff" * 9,
+]
 
 
 @given(coding=st.sampled_from(CODINGS), asked=st.sampled_from(PLAIN), told=st.sampled_from(PLAIN))
@@ -39,8 +48,8 @@ async def test_a_body_that_does_not_fit_its_coding_is_kept_and_replayed_as_it_is
     assert one.request.body.inline == asked
     # Looking at it never raises: where it cannot be decoded, the raw bytes are what is compared.
     assert content(one.request.fields, one.request.body).kind
-    if decoded(one.request.fields, asked) is None:
-        assert view(one.request.fields, one.request.body).canonical == asked
+    if asked and decoded(one.request.fields, asked) is None:
+        assert view(one.request.fields, one.request.body).kind in (Kind.BYTES, Kind.TEXT)
 
 
 @given(
@@ -114,7 +123,9 @@ def multipart(boundary: bytes, parts: list[tuple[bytes, bytes]], *, end: bool = 
 
 
 PARTS = st.lists(
-    st.tuples(st.sampled_from([b"a", b"file"]), st.sampled_from([b"", b"x", b"a\r\n--b", b"\r\n--b1-\r\n", b"\xff\r\n\r\n"])),
+    st.tuples(
+        st.sampled_from([b"a", b"file"]), st.sampled_from([b"", b"x", b"a\r\n--b", b"\r\n--b1-\r\n", b"\xff\r\n\r\n"])
+    ),
     min_size=1,
     max_size=3,
 )
@@ -143,7 +154,15 @@ async def test_uploads_match_by_their_parts_and_not_by_their_boundary(
         again.close()
 
 
-NUMBERS = [b"18446744073709551616", b"1e400", b"-0", b"1.0", b"0.1000000000000000055511151231257827", b"1e2", b"9007199254740993"]
+NUMBERS = [
+    b"18446744073709551616",
+    b"1e400",
+    b"-0",
+    b"1.0",
+    b"0.1000000000000000055511151231257827",
+    b"1e2",
+    b"9007199254740993",
+]
 
 
 @given(number=st.sampled_from(NUMBERS), spaces=st.sampled_from([b"", b" ", b"\n\t"]), other=st.sampled_from(NUMBERS))
@@ -168,6 +187,14 @@ async def test_a_json_body_is_never_parsed_and_written_again_and_its_numbers_mat
         again.close()
 
 
+RULES = parse_rules(
+    [
+        {"name": n, "at": "POST /act", "pointer": f"/{n}", "action": "mask", "reason": "new at each run"}
+        for n in ("call_id", "ts")
+    ]
+)
+
+
 @pytest.mark.parametrize("field", ["action", "amount", "deep"])
 async def test_a_declared_volatile_field_is_masked_and_any_other_change_is_a_miss_that_names_it(
     store: Store, field: str
@@ -178,7 +205,7 @@ async def test_a_declared_volatile_field_is_masked_and_any_other_change_is_a_mis
 
     async with recording(store, says(ok(b'{"done":true}'))) as on:
         live = await on.ask(act("c-8f2a", 1712000000.12))
-    async with replaying(store, rules=RULES) as origin:
+    async with replaying(store, rules=Relaxation(RULES)) as origin:
         again = await talker(origin.ports["app"])
         missed = await again.ask(act("c-1111", 1712000999.0, **{field: "changed"}))
         assert missed.startswith(b"HTTP/1.1 470 ")
@@ -187,4 +214,5 @@ async def test_a_declared_volatile_field_is_masked_and_any_other_change_is_a_mis
         again.close()
         receipt = origin.receipt()
     assert receipt["served"]["relaxed"] == 1
-    assert {"/call_id", "/ts"} <= set(json.dumps(receipt).replace('"', " ").replace(":", " ").split()), receipt
+    assert [(rule["name"], rule["uses"]) for rule in receipt["rules"]] == [("call_id", 1), ("ts", 1)]
+    assert receipt["reproduced"] is False

@@ -30,7 +30,11 @@ COOKIES = st.lists(
 )
 
 
-@given(cookies=COOKIES, links=st.lists(st.sampled_from([b"<a>; rel=x", b"<b>; rel=y", b""]), max_size=3), mixed=st.booleans())
+@given(
+    cookies=COOKIES,
+    links=st.lists(st.sampled_from([b"<a>; rel=x", b"<b>; rel=y", b""]), max_size=3),
+    mixed=st.booleans(),
+)
 @few
 @over_a_store
 async def test_repeated_fields_stay_apart_in_their_order(
@@ -54,7 +58,9 @@ async def test_repeated_fields_stay_apart_in_their_order(
     assert found or cookies.count(cookies[0]) > 1 or not cookies[0]
 
 
-BYTES = st.binary(min_size=1, max_size=20).map(lambda raw: b"a" + bytes(b for b in raw if b >= 0x20 and b != 0x7F) + b"\xe9z")
+BYTES = st.binary(min_size=1, max_size=20).map(
+    lambda raw: b"a" + bytes(b for b in raw if b >= 0x20 and b != 0x7F) + b"\xe9z"
+)
 
 
 @given(asked=st.lists(BYTES, min_size=1, max_size=3), told=st.lists(BYTES, min_size=1, max_size=3), reason=BYTES)
@@ -63,7 +69,13 @@ BYTES = st.binary(min_size=1, max_size=20).map(lambda raw: b"a" + bytes(b for b 
 async def test_field_bytes_that_are_no_utf_8_are_kept_and_shown_escaped(
     store: Store, asked: list[bytes], told: list[bytes], reason: bytes
 ) -> None:
-    answer = b"HTTP/1.1 200 " + reason + b"\r\n" + b"".join(b"X-Name: %s\r\n" % v for v in told) + b"Content-Length: 0\r\n\r\n"
+    answer = (
+        b"HTTP/1.1 200 "
+        + reason
+        + b"\r\n"
+        + b"".join(b"X-Name: %s\r\n" % v for v in told)
+        + b"Content-Length: 0\r\n\r\n"
+    )
     request = get(b"/caf\xe9?\xff=\xfe", *(b"X-Odd: %s" % v for v in asked))
     async with recording(store, says(answer)) as on:
         agent = await on.agent()
@@ -87,14 +99,28 @@ async def test_field_bytes_that_are_no_utf_8_are_kept_and_shown_escaped(
 
 
 DATES = st.sampled_from(
-    [b"Thu, 21 Mar 2030 12:45:00 GMT", b"Thursday, 21-Mar-30 12:45:00 GMT", b"Thu Mar 21 12:45:00 2030", b"0", b"-1", b"soon", b""]
+    [
+        b"Thu, 21 Mar 2030 12:45:00 GMT",
+        b"Thursday, 21-Mar-30 12:45:00 GMT",
+        b"Thu Mar 21 12:45:00 2030",
+        b"0",
+        b"-1",
+        b"soon",
+        b"",
+    ]
 )
 
 
-@given(date=DATES, expires=DATES, cookie=st.sampled_from([b"", b"sid=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", b"=", b"sid"]))
+@given(
+    date=DATES,
+    expires=DATES,
+    cookie=st.sampled_from([b"", b"sid=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", b"=", b"sid"]),
+)
 @few
 @over_a_store
-async def test_a_replay_refreshes_no_date_and_no_cookie(store: Store, date: bytes, expires: bytes, cookie: bytes) -> None:
+async def test_a_replay_refreshes_no_date_and_no_cookie(
+    store: Store, date: bytes, expires: bytes, cookie: bytes
+) -> None:
     answer = (
         b"HTTP/1.1 200 OK\r\nDate: %s\r\nLast-Modified: %s\r\nExpires: %s\r\nSet-Cookie: %s\r\nAge: 7\r\n"
         b"Content-Length: 0\r\n\r\n" % (date, date, expires, cookie)

@@ -96,4 +96,3 @@ async def test_an_ipv6_literal_keeps_its_brackets_and_the_request_arrives(store:
         assert one.request.agent_host == b"[::1]:%d" % bound
     finally:
         server.close()
-
