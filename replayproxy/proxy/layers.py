@@ -22,15 +22,16 @@ from typing import Any
 
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
-from mitmproxy.net.http import http1
+from mitmproxy.net.http import http1, validate
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import websocket as websocket_layers
 from mitmproxy.proxy.layers.http import _base, _events, _http1
 
-from replayproxy.core.values import Fields, Outcome
+from replayproxy.core.values import Outcome
 from replayproxy.proxy import problems
+from replayproxy.proxy.bodyreader import make_body_reader, parse_content_length
 from replayproxy.proxy.bounds import BoundedAgent, BoundedEnvironment, Unreadable, UnreadableRequestHook
 
 _INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d")
@@ -54,33 +55,6 @@ class EnvironmentFault(_events.ResponseProtocolError):
 
 class RequestRefused(_events.RequestProtocolError):
     """The head of a request is such that it cannot be passed on; 400 has been answered."""
-
-
-class _BodyReader:
-    """h11's reader, with the trailers put aside: mitmproxy refuses an end of message that has some."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-        self.trailers: Fields = ()
-
-    def __call__(self, buffer: Any) -> Any:
-        event = self._reader(buffer)
-        headers = getattr(event, "headers", None)
-        if not headers:
-            return event
-        self.trailers = tuple((bytes(name), bytes(value)) for name, value in headers.raw_items())
-        return type(event)()
-
-    def read_eof(self) -> Any:
-        return self._reader.read_eof()
-
-
-_stock_body_reader = _http1.make_body_reader
-
-
-def _make_body_reader(expected_size: int | None) -> Any:
-    reader = _stock_body_reader(expected_size)
-    return _BodyReader(reader) if expected_size is None else reader  # only chunked bodies have trailers
 
 
 def _last_chunk(trailers: http.Headers | None) -> bytes:
@@ -156,11 +130,23 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
         for command in super().read_body(event):
             if _is(command, _events.RequestEndOfMessage) and (trailers := _trailers_of(self)):
                 yield _base.ReceiveHttp(_events.RequestTrailers(self.stream_id, trailers))
+            elif self._is_refusal(command, event):
+                message = "the body of this request cannot be read"
+                yield commands.SendData(self.conn, problems.assembled(400, Outcome.HALF_SENT, message))
             elif _is(command, _events.RequestProtocolError) and isinstance(event, events.ConnectionClosed):
                 message = "the agent closed the connection in the middle of its request"
                 code = _events.ErrorCode.CLIENT_DISCONNECTED
                 command = _base.ReceiveHttp(_events.RequestProtocolError(self.stream_id, message, code))
             yield command
+
+    def _is_refusal(self, command: commands.Command, event: events.Event) -> bool:
+        """Whether the connection is given up because of what the agent just sent, and it has had no answer yet."""
+        return (
+            isinstance(command, commands.CloseConnection)
+            and isinstance(event, events.DataReceived)
+            and self.response is None
+            and self.state == self.read_body
+        )
 
 
 OUTCOMES = {
@@ -272,7 +258,8 @@ def install() -> None:
             (http_layers, "HttpStream", RecordedStream),
             (http_layers.HttpLayer, "_handle_event", reach_stream),
             (websocket_layers, "WebsocketConnection", AgentWebSocket),
-            (_http1, "make_body_reader", _make_body_reader),
+            (_http1, "make_body_reader", make_body_reader),
+            (validate, "parse_content_length", parse_content_length),
             (_http1, "make_error_response", _make_error_response),
         )
     )

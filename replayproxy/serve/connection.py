@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
 from aiohttp.http_writer import HttpVersion
 from aiohttp.web_protocol import RequestHandler
@@ -28,12 +28,15 @@ from replayproxy.core import bounds
 from replayproxy.core.shown import json_bytes
 
 _VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
-_LENGTH = re.compile(rb"[0-9]+")
+_LENGTH = re.compile(rb"[0-9]{1,19}")
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_BEGINS = re.compile(rb"[\r\n]*[!-~]")
+_LONGEST = 2**63
 _NOWHERE = URL("/")
 
 
 class HeadTooLong(BadHttpMessage):
-    code = 431
+    """All of it together; aiohttp counts each line for itself."""
 
 
 class _Lenient(HttpRequestParserPy):
@@ -42,7 +45,10 @@ class _Lenient(HttpRequestParserPy):
     lax = True
 
     def feed_data(self, data: bytes, *_: Any, **__: Any) -> Any:
-        return super().feed_data(data, SEP=b"\n")  # aiohttp's own lax mode, for answers
+        read = super().feed_data(data, SEP=b"\n")  # aiohttp's own lax mode, for answers
+        if getattr(self._payload_parser, "_chunk_size", 0) >= _LONGEST:
+            raise BadHttpMessage("a chunk is longer than any body")
+        return read
 
     def parse_message(self, lines: list[bytes]) -> RawRequestMessage:
         method, target, version = _request_line(lines[0])
@@ -80,7 +86,7 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
         name, colon, value = line.partition(b":")
         if line[:1] in (b" ", b"\t") and fields:
             fields[-1] = (fields[-1][0], fields[-1][1] + b"\r\n " + line.strip())
-        elif not colon or not name:
+        elif not colon or not _TOKEN.fullmatch(name):
             raise BadHttpMessage(f"no header line: {line[:100]!r}")
         else:
             fields.append((name, value.strip()))
@@ -92,7 +98,7 @@ def _is_chunked(named: dict[bytes, list[bytes]]) -> bool:
     lengths, codings = named.get(b"content-length", []), named.get(b"transfer-encoding", [])
     if lengths and codings:
         raise BadHttpMessage("both Content-Length and Transfer-Encoding")
-    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
+    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) and int(length) < _LONGEST for length in lengths):
         raise BadHttpMessage("the Content-Length is none")
     if len(codings) > 1 or not all(c.lower().rpartition(b",")[2].strip() == b"chunked" for c in codings):
         raise BadHttpMessage("the Transfer-Encoding does not end with chunked")
@@ -100,10 +106,10 @@ def _is_chunked(named: dict[bytes, list[bytes]]) -> bool:
 
 
 class _Reader:
-    """aiohttp's parser, and `_Lenient` from the first head on that it refuses. `late(True)`: a head has begun and
-    not ended."""
+    """aiohttp's parser, and `_Lenient` from the first head on that it refuses (None: then nothing is read again).
+    `late(True)`: a head has begun and not ended."""
 
-    def __init__(self, fast: Any, lenient: Callable[[], _Lenient], late: Callable[[bool], None]) -> None:
+    def __init__(self, fast: Any, lenient: Callable[[], _Lenient] | None, late: Callable[[bool], None]) -> None:
         self._parser, self._make, self._late = fast, lenient, late
         self._fast = True
         self._head = b""  # of the message that has begun
@@ -117,7 +123,7 @@ class _Reader:
         try:
             read = self._parser.feed_data(data)
         except HttpProcessingError:
-            if not self._fast or in_body:
+            if not self._fast or in_body or self._make is None or not _BEGINS.match(self._head + data):
                 raise
             self._fast, self._parser = False, self._make()
             data, self._head = self._head + data, b""
@@ -145,10 +151,10 @@ class Connection(RequestHandler):
 
     __slots__ = ("_overdue",)
 
-    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, **options: Any) -> None:
+    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, lenient: bool, **options: Any) -> None:
         super().__init__(manager, loop=loop, **options)
         self._overdue: asyncio.TimerHandle | None = None
-        self._parser = cast("Any", _Reader(self._parser, self._lenient, self._late))
+        self._parser = cast("Any", _Reader(self._parser, self._lenient if lenient else None, self._late))
 
     def _lenient(self) -> _Lenient:
         return _Lenient(
@@ -172,7 +178,7 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("part of an answer is out")
-        status = exc.code if isinstance(exc, HeadTooLong) else status
+        status = 431 if isinstance(exc, HeadTooLong | LineTooLong) else status
         title = HTTPStatus(status).phrase
         # The first line says it; aiohttp goes on with the bytes and a caret under them.
         detail = (message or title).strip().partition("\n")[0].rstrip(":")
@@ -183,7 +189,9 @@ class Connection(RequestHandler):
         return answer
 
 
-def connections(server: web.Server, loop: asyncio.AbstractEventLoop) -> Callable[[], Connection]:
-    """What `loop.create_server` makes of each connection to `server`."""
+def connections(
+    server: web.Server, loop: asyncio.AbstractEventLoop, *, lenient: bool = False
+) -> Callable[[], Connection]:
+    """What `loop.create_server` makes of each connection to `server`. `lenient`: as the recorder reads."""
     options = server._kwargs  # aiohttp has no public way to name another class of connections
-    return lambda: Connection(server, loop=loop, **options)
+    return lambda: Connection(server, loop=loop, lenient=lenient, **options)

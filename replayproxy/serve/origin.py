@@ -108,7 +108,7 @@ class Origin:
             handler, request_factory=factory, handler_cancellation=True, access_log=None, logger=_SILENT,
             auto_decompress=False, max_line_size=2**20, max_field_size=2**20, max_headers=10**5,
         )  # fmt: skip
-        listener = await loop.create_server(connections(server, loop), sock=bound, backlog=BACKLOG)
+        listener = await loop.create_server(connections(server, loop, lenient=True), sock=bound, backlog=BACKLOG)
         self._open.append(_Open(door, server, listener))
 
     def close(self, door: Door | FrontDoor) -> None:

@@ -124,7 +124,7 @@ async def recording(
     environments = {}
     for number, answerer in enumerate(answerers or (says(OK),), 1):
         environment = environments["app" if number == 1 else f"app{number}"] = Environment(answerer)
-        await environment.start()
+        await environment.start(limit=2**24)
     specs = tuple(EnvSpec(name=name, upstream=one.url) for name, one in environments.items())
     writer = store.writer()
     wired = {"store": store.path, "run": run, "envs": specs, "episode": episode, "log_every": 0.0}
