@@ -31,7 +31,7 @@ def message(request: Request, *, host: bytes | None, pieces: Pieces) -> Message:
     of Host in place (None: it stays). What came by HTTP/2 goes out as HTTP/1.1, the one framing we write."""
     over_h1 = request.version.startswith(b"HTTP/1.")
     version = request.version if over_h1 else b"HTTP/1.1"
-    fields = with_host(request.fields, host, needed=not over_h1)
+    fields = with_host(request.fields if over_h1 else _one_cookie(request.fields), host, needed=not over_h1)
     chunked = b"chunked" in b",".join(all_fields(fields, b"transfer-encoding")).lower()
     size = request.body.size if request.body else 0
     if size and not chunked and field(fields, b"content-length") is None:
@@ -45,6 +45,17 @@ def message(request: Request, *, host: bytes | None, pieces: Pieces) -> Message:
         keeps=version != b"HTTP/1.0" and b"close" not in b",".join(all_fields(fields, b"connection")).lower(),
         apart=request.body is not None and request.body.inline is None,
     )
+
+
+def _one_cookie(fields: Fields) -> Fields:
+    """HTTP/2 sends a cookie header in crumbs; HTTP/1.1 knows only one."""
+    crumbs = all_fields(fields, b"cookie")
+    if len(crumbs) < 2:
+        return fields
+    first = next(at for at, (name, _) in enumerate(fields) if name.lower() == b"cookie")
+    whole = (fields[first][0], b"; ".join(crumbs))
+    rest = [pair for pair in fields if pair[0].lower() != b"cookie"]
+    return (*rest[:first], whole, *rest[first:])
 
 
 def with_host(fields: Fields, host: bytes | None, *, needed: bool = False) -> Fields:

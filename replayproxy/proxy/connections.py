@@ -160,6 +160,12 @@ class Connections:
             detail = self._detail(data.conn, error=data.conn.error or "TLS handshake failed")
             self._tell(self._ticket(data.context.client), kinds.UPSTREAM_REFUSED, detail)
 
+    def tls_failed_client(self, data: tls.TlsData) -> None:
+        """The agent does not trust our certificate, or speaks no TLS that we do: what it wanted is not recorded."""
+        client = data.context.client
+        detail = {"connection": client.id, "error": data.conn.error or "TLS handshake failed", "sni": client.sni or ""}
+        self._tell(self._ticket(client), kinds.AGENT_TLS_REFUSED, detail)
+
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
         self._close_socket(data.client, data.server)
         self._tell(self._ticket(data.client), kinds.UPSTREAM_CLOSED, {"connection": data.server.id})

@@ -21,6 +21,7 @@ UPSTREAM_CONNECTED = "upstream-connected"
 UPSTREAM_REFUSED = "upstream-refused"
 UPSTREAM_CLOSED = "upstream-closed"
 UNREADABLE_REQUEST = "unreadable-request"
+AGENT_TLS_REFUSED = "agent-tls-refused"
 ESCAPING_LINKS = "escaping-links"
 """The kinds of `Scribe.event`. Connection events carry {"connection": id, "env", "listener" or "address", "error"?};
 `ESCAPING_LINKS` carries {"count": n}: absolute links to the environment in an answer's body, which the proxy leaves."""

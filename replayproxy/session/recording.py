@@ -16,7 +16,7 @@ from replayproxy.core.effects import is_write
 from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Fields, Request, Run, Snapshot
 from replayproxy.errors import Problem
-from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, TalkSink, Ticket
+from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.identities import UNNAMED, Identities, Matter, fills, settled
@@ -348,6 +348,8 @@ class Recording:
 
     def event(self, ticket: Ticket | None, kind: str, detail: Mapping[str, Any], at: int) -> None:
         live = self.live_of(ticket) if ticket is not None else None
+        if kind == AGENT_TLS_REFUSED:
+            self.tally.tls_refused[str(detail.get("sni", ""))] += 1
         if kind != ESCAPING_LINKS:
             self._connections.event(live.episode.key if live else None, kind, detail, at)
             return

@@ -82,6 +82,7 @@ class Tally:
     rules_too_large: int = 0
     faults: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
+    tls_refused: Counter[str] = field(default_factory=Counter)
 
     def exchange(self, exchange: Exchange, *, attributed: bool) -> None:
         env = self.envs.setdefault(exchange.env, EnvTally())
@@ -171,6 +172,7 @@ class Tally:
             "resets": self.resets_seen,
             "probes": self.probes,
             "escaping_links": self.escaping,
+            "tls_refused": self.tls_refused.total(),
             "passed": self.passed.total(),
             "passed_hosts": dict(self.passed),
             "contradictions": self.contradictions,
@@ -240,6 +242,12 @@ def lines(
         out.append(f"incomplete  {name} ({tally.why_incomplete.get(name, 'not sealed')})")
     if len(tally.incomplete) > 5:
         out.append(f"incomplete  and {len(tally.incomplete) - 5} more")
+    if tally.tls_refused:
+        host = tally.tls_refused.most_common(1)[0][0] or "a listener"
+        out.append(
+            f"NOT RECORDED {_n(tally.tls_refused.total(), 'TLS connection')} that the agent gave up, most to {host}"
+            " -> it must trust the certificate authority named above"
+        )
     if tally.passed:
         hosts = ", ".join(f"{host} {n:,}" for host, n in tally.passed.most_common(5))
         out.append(f"passed      {_n(tally.passed.total(), 'request or tunnel')} unrecorded, by --pass: {hosts}")

@@ -242,3 +242,14 @@ async def test_nothing_is_written_to_the_user_s_home(
     _, plain, _ = world
     assert (await run(options(tmp_path, episode="e"), "curl", "-sSf", plain)).exit == 0
     assert os.listdir(home) == []
+
+
+async def test_an_agent_that_does_not_trust_our_authority_is_reported(
+    world: Any, tmp_path: Path, files: TlsFiles
+) -> None:
+    _, plain, secure = world
+    made = options(tmp_path, envs=https_env(secure, files), episode="e")
+    script = f"curl -sS --cacert {files.ca} {secure}/a; test $? = 60 && curl -sSf {plain}/b"
+    recorded = await run(made, "sh", "-c", script)
+    assert recorded.document["tls_refused"] == 1
+    assert any("NOT RECORDED 1 TLS connection" in line for line in recorded.lines)

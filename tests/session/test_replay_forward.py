@@ -19,6 +19,7 @@ from replayproxy.session.replay import Replayed, replay
 from replayproxy.session.replay_options import ReplayOptions
 from replayproxy.session.wiring import EnvSpec
 from replayproxy.storage import open_store
+from tests.session.test_record_forward import CLIENTS
 from tests.session.test_replay import Told
 from tests.session.tls_server import TlsFiles, https_site, make_tls_files
 
@@ -165,3 +166,53 @@ async def test_a_replay_without_forward_or_tls_does_not_import_mitmproxy(lab: La
     )
     done = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await done.wait() == 0
+
+
+@pytest.mark.parametrize("client", sorted(CLIENTS))
+async def test_a_client_that_knows_only_its_proxy_variables_is_answered(
+    lab: Lab, files: TlsFiles, tmp_path: Path, client: str
+) -> None:
+    def script(plain: str, secure: str) -> str:
+        calls = [f"URL = {url!r}\n{CLIENTS[client]}" for url in (plain + "/a?x=1", secure + "/b")]
+        for number, code in enumerate(calls):
+            (tmp_path / f"{number}.py").write_text(code)
+        return f"set -e; {sys.executable} {tmp_path}/0.py; {sys.executable} {tmp_path}/1.py"
+
+    async def told(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"path": request.raw_path})
+
+    async with https_site(told, None) as plain, https_site(told, files) as secure:
+        await lab.record(script(plain, secure), secure, episode="e")
+    came = await lab.replay(script(plain, secure))
+    assert came.receipt["reproduced"] is True, came.receipt
+    assert (came.receipt["served"]["exact"], came.receipt["upstream_contacts"], came.exit) == (2, 0, 0)
+
+
+WEBSOCKET = """
+import asyncio, aiohttp, os, ssl, sys
+async def main(url):
+    trust = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
+    async with aiohttp.ClientSession() as http:
+        async with http.ws_connect(url, proxy=os.environ["http_proxy"], ssl=trust) as talk:
+            await talk.send_str('{"n": 1}')
+            assert (await talk.receive_str()) == 'heard {"n": 1}'
+            await talk.close(code=1000)
+for url in sys.argv[1:]: asyncio.run(main(url))
+"""
+
+
+async def test_websockets_pass_the_front(lab: Lab, files: TlsFiles, tmp_path: Path) -> None:
+    async def talks(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(f"heard {message.data}")
+        return socket
+
+    (tmp_path / "talk.py").write_text(WEBSOCKET)
+    async with https_site(talks, None) as plain, https_site(talks, files) as secure:
+        script = f"{sys.executable} {tmp_path}/talk.py {plain}/ws {secure}/wss"
+        await lab.record(script, secure, episode="e")
+    came = await lab.replay(script)
+    assert (came.command_exit, came.receipt["reproduced"]) == (0, True), came.receipt
+    assert came.receipt["upstream_contacts"] == 0
