@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.errors import WrongUsage
-from replayproxy.session.porting import STDIO, Exported, choose, export_archive
+from replayproxy.session.porting import STDIO, Chosen, Exported, choose, export_archive
 from replayproxy.session.porting_har import export_har
 
-FORMATS = {"archive": export_archive, "har": export_har}
+FORMATS = ("archive", "flow", "har")
 
 
 @click.command(short_help="Write recordings as HAR, flow file or archive.")
 @click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS..")
-@click.option("--format", "form", type=click.Choice(sorted(FORMATS)), required=True, help="See docs/porting.md.")
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="See docs/porting.md.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="PATH", help="A new file; `-` is stdout.")
 @store_option
 @json_option
@@ -29,11 +30,19 @@ def command(addresses: tuple[str, ...], form: str, out: Path | None, stores: tup
     if as_json and out == STDIO:
         raise WrongUsage("--json and --out - both want stdout", hint="another --out")
     with open_reader(stores) as opened:
-        done = FORMATS[form](choose(opened, addresses), out)
+        done = _writer(form)(choose(opened, addresses), out)
     if as_json:
         echo_json(done.to_json())
     _say(done, err=as_json or out == STDIO)
     return 0
+
+
+def _writer(form: str) -> Callable[[Sequence[Chosen], Path | None], Exported]:
+    if form != "flow":
+        return {"archive": export_archive, "har": export_har}[form]
+    from replayproxy.session.porting_flow import export_flow  # loads mitmproxy, which `--help` need not pay for
+
+    return export_flow
 
 
 def _say(done: Exported, *, err: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from replayproxy.cli.common import count, echo_json, json_option, one_store, safe, store_option
-from replayproxy.session.porting_in import import_file
-from replayproxy.session.taking import Asked, Imported, parse_envs
+
+if TYPE_CHECKING:
+    from replayproxy.session.taking import Imported
 
 
 @click.command(short_help="Take in an archive, a HAR or a flow file.")
@@ -24,6 +26,9 @@ def command(
     """Take the recordings of a file into the store: all of them, or none. Its content says what kind of file it is; `-`
     is stdin, and a directory stands for the HAR files in it.
     """
+    from replayproxy.session.porting_in import import_file  # loads mitmproxy, which `--help` need not pay for
+    from replayproxy.session.taking import Asked, parse_envs
+
     asked = Asked(path=path, run=run, append=append, envs=parse_envs(envs))
     done = import_file(asked, one_store(stores))
     if as_json:

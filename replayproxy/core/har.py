@@ -54,7 +54,7 @@ def entry(exchange: Exchange, origin: str, lost: Counter[str]) -> dict[str, Any]
         "response": _response(response, exchange),
         "cache": {},
         "timings": timings,
-        "_replayproxy": _aside(exchange),
+        "_replayproxy": aside(exchange, decodes=True),
     }
     if talk is not None:
         made["_resourceType"] = "websocket"
@@ -231,7 +231,9 @@ def _flat(fields: Fields) -> list[list[str]]:
     return [[_text(name), _text(value)] for name, value in fields]
 
 
-def _aside(exchange: Exchange) -> dict[str, Any]:
+def aside(exchange: Exchange, *, decodes: bool) -> dict[str, Any]:
+    """What must be kept beside an exchange in a format that knows nothing of it. `decodes`: bodies are shown decoded
+    there, so that the bytes of those that were coded are kept too."""
     times, request, response, talk = exchange.times, exchange.request, exchange.response, exchange.websocket
     made: dict[str, Any] = {
         "seq": exchange.seq,
@@ -250,7 +252,7 @@ def _aside(exchange: Exchange) -> dict[str, Any]:
         made["agent_host"] = _text(request.agent_host)
     if response is not None:
         plain = decoded(response.fields, response.body.inline) if response.body and response.body.inline else None
-        shown = plain if response.body is None or plain != response.body.inline else None
+        shown = plain if decodes and (response.body is None or plain != response.body.inline) else None
         made["response"] = _message_aside(response.body, response.trailers, shown, times.head)
         if response.informational:
             made["response"]["informational"] = [[status, _flat(fields)] for status, fields in response.informational]

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from replayproxy.core.canonical import body_of, field
-from replayproxy.core.harread_own import own_exchange
+from replayproxy.core.harread_own import own_entry
 from replayproxy.core.harvalues import Members, NotHar
 from replayproxy.core.values import (
     MAIN_LANE,
@@ -72,7 +72,7 @@ def read_entry(given: Any, number: int, env_of: EnvOf, notes: Counter[str], *, o
     if talk is not None:
         exchange = replace(exchange, websocket=talk)
     if aside is not None and ours:
-        return own_exchange(exchange, members, aside)
+        return own_entry(exchange, members, aside)
     return _settled(exchange, answer, notes)
 
 

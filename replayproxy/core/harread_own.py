@@ -16,12 +16,30 @@ from replayproxy.core.shapes import wrong_member
 from replayproxy.core.values import Body, Chunk, Exchange, Fields, Outcome, WebSocket
 
 
-def own_exchange(read: Exchange, entry: Members, aside: Members) -> Exchange:
+def own_entry(read: Exchange, entry: Members, aside: Members) -> Exchange:
     """`read` is what HAR itself says. Raises NotHar: what was put aside may have been edited."""
     try:
-        made = _put_back(read, entry.given, aside)
-    except NotHar:
-        raise
+        given = entry.given
+        asked, answer, response = given["request"], given.get("response"), read.response
+        request = replace(
+            read.request, version=asked["httpVersion"].encode("latin-1"), fields=_headers(asked["headers"])
+        )
+        if response is not None and answer is not None:
+            response = replace(
+                response,
+                version=answer["httpVersion"].encode("latin-1"),
+                reason=answer["statusText"].encode("latin-1"),
+                fields=_headers(answer["headers"]),
+            )
+    except Exception as error:
+        raise NotHar(f"{aside.at} is not what replayproxy writes: {error}") from error
+    return own_exchange(replace(read, request=request, response=response), aside)
+
+
+def own_exchange(read: Exchange, aside: Members) -> Exchange:
+    """`read` with what `core.har.aside` gave. Raises NotHar."""
+    try:
+        made = _put_back(read, aside.given)
     except Exception as error:
         raise NotHar(f"{aside.at} is not what replayproxy writes: {error}") from error
     if (wrong := wrong_member(made)) is not None:
@@ -34,8 +52,7 @@ def own_exchange(read: Exchange, entry: Members, aside: Members) -> Exchange:
     return made
 
 
-def _put_back(read: Exchange, entry: Mapping[str, Any], aside: Members) -> Exchange:
-    given = aside.given
+def _put_back(read: Exchange, given: Mapping[str, Any]) -> Exchange:
     head = given["times"]["head"]
     times = replace(
         read.times, head=head, wall=given["times"]["wall"],
@@ -47,17 +64,12 @@ def _put_back(read: Exchange, entry: Mapping[str, Any], aside: Members) -> Excha
         agent_host=given["agent_host"].encode("latin-1") if "agent_host" in given else None,
         body=_body(read.request.body, given["request"], head),
         trailers=_fields(given["request"].get("trailers", [])),
-        version=entry["request"]["httpVersion"].encode("latin-1"),
-        fields=_headers(entry["request"]["headers"]),
     )
     response = read.response
     if response is not None:
         beside = given["response"]
         response = replace(
             response,
-            version=entry["response"]["httpVersion"].encode("latin-1"),
-            reason=entry["response"]["statusText"].encode("latin-1"),
-            fields=_headers(entry["response"]["headers"]),
             body=_body(response.body, beside, head),
             trailers=_fields(beside.get("trailers", [])),
             informational=tuple((status, _fields(pairs)) for status, pairs in beside.get("informational", [])),
@@ -66,8 +78,7 @@ def _put_back(read: Exchange, entry: Mapping[str, Any], aside: Members) -> Excha
         read, order=tuple(given["order"]), env=given["env"], lane=given["lane"], outcome=Outcome(given["outcome"]),
         carrier=given["carrier"], upstream=given["upstream"], times=times, request=request, response=response,
         websocket=_websocket(read.websocket, given.get("websocket"), head), notes=tuple(given.get("notes", ())),
-        error=given.get("error", ""),
-        **{name: given[name] for name in EXTRAS if name in given},
+        error=given.get("error", ""), **{name: given[name] for name in EXTRAS if name in given and name != "error"},
     )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from replayproxy.errors import StoreTrouble, UnknownAddress, WrongUsage
+from replayproxy.proxy.flowfile import looks_like_flows
 from replayproxy.session.porting import STDIO
+from replayproxy.session.porting_flow import take_flows
 from replayproxy.session.porting_har import har_files, looks_like_json, take_hars
 from replayproxy.session.taking import Asked, Imported
 from replayproxy.storage import open_store
@@ -36,6 +38,8 @@ def import_file(asked: Asked, store: Path) -> Imported:
             return _archive(asked, path, store)
         if looks_like_json(head):
             return take_hars(asked, [(path, name)], store)
+        if looks_like_flows(head):
+            return take_flows(asked, path, name, store)
         raise WrongUsage(f"{name} is no archive, no HAR and no flow file of mitmproxy")
 
 

@@ -50,7 +50,7 @@ def recorded(lab: Lab) -> list[list[object]]:
     return seen(ran)
 
 
-@pytest.mark.parametrize("form", ["archive", "har"])
+@pytest.mark.parametrize("form", ["archive", "har", "flow"])
 def test_a_run_goes_through_a_file_and_replays_the_same(lab: Lab, recorded: list[list[object]], form: str) -> None:
     done = lab.run("export", "r", "--format", form, "--out", "carried", "--json")
     assert done.code == 0, done.err
