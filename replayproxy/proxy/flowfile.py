@@ -7,6 +7,7 @@ brought up to date by mitmproxy itself. Its format is a plain data notation: not
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
-import orjson
 from mitmproxy import connection, flow, http, websocket
 from mitmproxy.exceptions import FlowReadException
 from mitmproxy.io import FlowReader, FlowWriter
@@ -195,7 +195,7 @@ def _found(one: flow.Flow) -> Found | Skipped:
     own = one.metadata.get(_ASIDE)
     exchange, claimed = _exchange(one, own=isinstance(own, str))
     if isinstance(own, str):
-        exchange = own_exchange(exchange, Members(orjson.loads(own), "its metadata"))
+        exchange = own_exchange(exchange, Members(json.loads(own), "its metadata"))
         return Found(exchange=exchange, episode=_word(one, _EPISODE), run=_word(one, _RUN))
     if (wrong := wrong_member(exchange)) is not None:
         raise NotHar(f"its {wrong} is not of the right type")
