@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -234,31 +235,40 @@ def key_of(env: str, request: Request, body: bytes) -> RequestKey:
     )
 
 
+_KEY_NAMES = frozenset(KEY_FIELDS)
+
+
 def _key_fields(fields: Fields, *, bounded: bool) -> tuple[tuple[bytes, bytes], ...]:
+    """By name; within one name in their order."""
     out = []
-    for name in KEY_FIELDS:
-        for value in all_fields(fields, name):
-            if name == b"content-type":
-                out.append((name, _content_type(value if bounded else without_boundary(value))))
-            elif name != b"upgrade":
-                out.append((name, value))
-            elif value.strip().lower() == b"websocket":
-                # Whether h2c or anything else was offered is the connection's business.
-                out.append((name, b"websocket"))
+    for name, value in fields:
+        lower = name.lower()
+        if lower not in _KEY_NAMES:
+            continue
+        if lower == b"content-type":
+            out.append((lower, _content_type(value if bounded else without_boundary(value))))
+        elif lower != b"upgrade":
+            out.append((lower, value))
+        elif value.strip().lower() == b"websocket":
+            # Whether h2c or anything else was offered is the connection's business.
+            out.append((lower, b"websocket"))
+    if len(out) > 1:
+        out.sort(key=lambda pair: pair[0])
     return tuple(out)
 
 
-_PARAMETERS = re.compile(rb';(?=(?:[^"]*"[^"]*")*[^"]*\Z)')
+_PARAMETER = re.compile(rb'(?:[^";]|"[^"]*(?:"|\Z))+')
 
 
+@lru_cache(maxsize=256)
 def _content_type(value: bytes) -> bytes:
     # A semicolon inside quotes separates nothing.
-    head, *parameters = [part.strip() for part in _PARAMETERS.split(value)]
+    head, _, parameters = value.partition(b";")
     named = []
-    for parameter in parameters:
-        name, equals, text = parameter.partition(b"=")
+    for parameter in _PARAMETER.findall(parameters):
+        name, equals, text = parameter.strip().partition(b"=")
         named.append(name.strip().lower() + equals + text.strip())
-    return b";".join([head.lower(), *sorted(filter(None, named))])
+    return b";".join([head.strip().lower(), *sorted(filter(None, named))])
 
 
 def same_bytes(a: Request, b: Request) -> bool:

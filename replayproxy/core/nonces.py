@@ -117,13 +117,11 @@ class Origins:
         self._foreign = foreign
         self._first: dict[str, int] = {}
         self._introduced: dict[str, tuple[str, str | None]] = {}
-        self._collections: dict[str, set[str]] = {}
+        self._paths: dict[str, set[bytes]] = {}
 
     def request(self, at: int, env: str, request: Request, shape: Shape | None) -> None:
         """Notes the values of the request at that place of the script."""
-        path, _ = split_target(request.target)
-        words = {singular(unquote(part.decode("latin-1"))) for part in path.split(b"/") if part}
-        self._collections.setdefault(env, set()).update(words)
+        self._paths.setdefault(env, set()).add(split_target(request.target)[0])
         for slot in shape.slots if shape else ():
             if slot.value not in self._first:
                 self._first[slot.value] = at
@@ -133,9 +131,10 @@ class Origins:
     def minted(self, answers: Sequence[Exchange], load: Callable[[Body], Body]) -> Mapping[str, str]:
         """The scope of every minted value. `answers` are the exchanges by place; `load` gives a body's bytes."""
         scopes = {value: CREDENTIALS for value in self._first if self._foreign and TOKEN.fullmatch(value)}
+        collections = {env: _words(paths) for env, paths in self._paths.items()}
         candidates = {
             value for value, (env, owner) in self._introduced.items()
-            if value not in scopes and owner not in self._collections[env] and not TOKEN.fullmatch(value)
+            if value not in scopes and owner not in collections[env] and not TOKEN.fullmatch(value)
             and value not in self._elsewhere
         }  # fmt: skip
         last = max((self._first[value] for value in candidates), default=0)
@@ -144,6 +143,12 @@ class Origins:
                 break
             candidates -= {one for one in _told(exchange.response, candidates, load) if self._first[one] > at}
         return scopes | dict.fromkeys(candidates, VALUES)
+
+
+def _words(paths: Iterable[bytes]) -> set[str]:
+    """The collections that paths name."""
+    parts = {part for path in paths for part in path.split(b"/") if part}
+    return {singular(unquote(part.decode("latin-1"))) for part in parts}
 
 
 def _can_introduce(request: Request, place: str) -> bool:

@@ -27,6 +27,10 @@ MISSES_KEPT = 1000
 """So many different misses are kept with their detail; beyond it they are only counted."""
 
 
+# An attribute of an enumeration costs more than a name of the module.
+_EXACT, _CANONICAL = Grade.EXACT, Grade.CANONICAL
+
+
 class Serve(NamedTuple):
     """This recorded exchange is the answer, and is claimed. `number` counts the requests of the episode.
 
@@ -124,11 +128,15 @@ class Replayer:
         """Claims the answer to a request that has arrived whole."""
         self.requests += 1
         matcher = self._matcher
-        found = matcher.find(asked, lane)
-        if isinstance(found, Unmatched):
-            return self._missed(asked, lane, at, found)
-        entry, grade = found.entry, found.grade
-        matcher.claim(found, self.requests)
+        entry = matcher.equal(asked, lane, self.requests)
+        if entry is not None:
+            grade = _EXACT if entry.exact == asked.exact else _CANONICAL
+        else:
+            found = matcher.find(asked, lane)
+            if isinstance(found, Unmatched):
+                return self._missed(asked, lane, at, found)
+            entry, grade = found.entry, found.grade
+            matcher.claim(found, self.requests)
         slot = (lane, entry.number)
         others = self._under_way.get(slot, 0)
         if others and not (entry.ids and entry.exact == asked.exact):
