@@ -82,7 +82,7 @@ class Matcher:
     def equal(self, asked: Identified, lane: str, number: int) -> Entry | None:
         """The next of its key, claimed, where nothing has to be bound or told apart: nearly always, and at little cost.
         None: ask `find`."""
-        if self._order is not Order.LANE:
+        if self._order is not _BY_LANE:
             return None
         slot = (lane, asked.number)
         queue = self._script.queues.get(slot)

@@ -47,6 +47,7 @@ def near_document(script: Script, near: Near) -> Document:
     found: Document = {
         "exchange": f"{script.address}/{near.entry.seq}",
         "state": near.state.value,
+        "lane": near.entry.lane,
         "pointer": near.pointer,
         "recorded": near.recorded,
         "asked": near.asked,
