@@ -110,8 +110,9 @@ def _pieces(text: bytes) -> Iterable[str]:
 class Origins:
     """Finds out, exchange by exchange in their order, which values the agent minted."""
 
-    def __init__(self, elsewhere: str = "", *, foreign: bool = False) -> None:
-        """`elsewhere`: the texts in which the agent may have read a value. `foreign`: the credentials' tokens were
+    def __init__(self, elsewhere: Callable[[], Iterable[bytes]] = tuple, *, foreign: bool = False) -> None:
+        """`elsewhere` gives the texts in which a value may have been before: names, meta, the environment's state at
+        the start. It is asked only where there is a value to look for. `foreign`: the credentials' tokens were
         made with another key than ours, so that none of them can come again."""
         self._elsewhere = elsewhere
         self._foreign = foreign
@@ -135,8 +136,9 @@ class Origins:
         candidates = {
             value for value, (env, owner) in self._introduced.items()
             if value not in scopes and owner not in collections[env] and not TOKEN.fullmatch(value)
-            and value not in self._elsewhere
         }  # fmt: skip
+        for text in self._elsewhere() if candidates else ():
+            candidates -= _among(text, candidates)
         last = max((self._first[value] for value in candidates), default=0)
         for at, exchange in enumerate(answers[:last]):
             if not candidates:
@@ -185,7 +187,10 @@ def _told(response: Response | None, wanted: set[str], load: Callable[[Body], Bo
     if body is not None and body.size and body.size <= VIEW_LIMIT:
         data = (body if body.inline is not None else load(body)).inline or b""
         texts.append(decoded(response.fields, data) or data)
-    whole = b"\n".join(texts)
+    return _among(b"\n".join(texts), wanted)
+
+
+def _among(whole: bytes, wanted: set[str]) -> set[str]:
     if len(wanted) <= _FEW:
         return {one for one in wanted if one.encode() in whole}
     tokens = {match.group().decode() for match in _PLAIN.finditer(whole)}

@@ -197,7 +197,7 @@ def build(
     reads: Mapping[str, Sequence[str]] | None = None,
     events: Sequence[Event] = (),
     rules: Relaxation | None = None,
-    elsewhere: str = "",
+    elsewhere: Callable[[], Iterable[bytes]] = tuple,
     foreign_secrets: bool = False,
 ) -> Script:
     """The script of an episode's exchanges, which come in order with their numbers.
@@ -205,7 +205,7 @@ def build(
     `load` gives a body with its bytes where it is to be parsed (up to `canonical.VIEW_LIMIT`); it is asked for the
     body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
     `events`: they tell when an agent left that did not wait for its answer. `rules`: the user's. `elsewhere`: texts
-    from which the agent may have had a value (names, meta). `foreign_secrets`: see `core.nonces`.
+    from which the agent, or the environment, may have had a value, and `foreign_secrets`: see `core.nonces`.
     """
     rules = Relaxation(()) if rules is None else rules
     origins = Origins(elsewhere, foreign=foreign_secrets)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from replayproxy.core.belonging import Alias
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
+from replayproxy.core.prolly import node_addresses
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
 from replayproxy.core.redact import Known as Shown
 from replayproxy.core.redact import Redactor
@@ -34,7 +35,6 @@ LANES_KEPT = 10_000
 
 def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | None = None) -> Script:
     """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged."""
-    told = (run.name, run.meta, episode.name, episode.task, episode.group, episode.meta, episode.envs, episode.instance)
 
     def load(body: Body) -> Body:
         return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
@@ -47,7 +47,7 @@ def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | 
         reads={name: wiring.reads for name, wiring in run.envs.items()},
         events=reader.events(episode),
         rules=rules,
-        elsewhere=repr(told),
+        elsewhere=lambda: _told_elsewhere(reader, run, episode),
     )
     if episode.seal is not None and episode.seal.exchanges != len(script.entries):
         raise DamagedRecord(
@@ -55,6 +55,24 @@ def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | 
             hint="replayproxy fsck",
         )
     return script
+
+
+STATE_LIMIT = 64 * 1024 * 1024
+
+
+def _told_elsewhere(reader: Reader, run: Run, episode: Episode) -> Iterator[bytes]:
+    """Where a value may stand that no answer told and no agent minted: the words of the run and the episode, and the
+    environment's state at the start (its first `STATE_LIMIT` bytes)."""
+    yield repr((run.name, run.meta, episode.name, episode.task, episode.group, episode.meta, episode.envs)).encode()
+    left = STATE_LIMIT
+    for snapshot in reader.snapshots(episode):
+        if snapshot.when == "start" and snapshot.root is not None:
+            for address in node_addresses(snapshot.root, reader.node):
+                node = reader.node(address)
+                left -= len(node)
+                if left < 0:
+                    return
+                yield node
 
 
 class Scene:

@@ -114,7 +114,7 @@ def test_a_resource_that_the_agent_names_itself_is_followed_by_its_live_name() -
 
 
 def test_what_the_agent_was_given_beside_the_traffic_is_none_of_its_own() -> None:
-    play = Play(exchange("POST", "/act", sent=order(A)), elsewhere=f"task {A}")
+    play = Play(exchange("POST", "/act", sent=order(A)), elsewhere=lambda: [f"task {A}".encode()])
     assert play.ask("POST", "/act", order(X)) is None
 
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from replayproxy.core import prolly
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.rules import parse_rules
-from replayproxy.core.values import Body, Chunk, Exchange
+from replayproxy.core.values import Body, Chunk, EnvWiring, Exchange, Run
 from replayproxy.storage import Store, open_store
 from replayproxy.testing import body as made_body
-from replayproxy.testing import exchange
-from tests.serve.staged import Staged, large, record, staged
+from replayproxy.testing import episode, exchange, snapshot
+from tests.serve.staged import UPSTREAM, Staged, large, record, staged
 
 KIND = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
@@ -189,3 +190,22 @@ async def test_rules_are_obeyed_counted_and_grade_relaxed(store: Store) -> None:
     ]  # fmt: skip
     assert receipt["unused_rules"] == ["old"]
     assert not receipt["reproduced"]
+
+
+async def test_a_name_that_the_environment_held_at_the_start_is_no_agents_to_mint(store: Store) -> None:
+    built = prolly.build({"deals": {A: {"stage": "won"}}})
+    writer = store.writer()
+    run = writer.open_run(Run(key=0, name="r", opened_wall=1, envs={"app": EnvWiring(name="app", upstream=UPSTREAM)}))
+    opened = writer.open_episode(episode("e", run_key=run.key))
+    writer.put_nodes(built.nodes)
+    writer.put_snapshot(opened.key, snapshot(0, built.root, name="app", when="start", rows=1))
+    for n, key in enumerate((A, B)):
+        writer.put_exchange(opened.key, exchange("POST", "/act", sent=act(key), request_headers=KIND, at_ms=n))
+    writer.seal(opened).result(10)
+    writer.close()
+    async with staged(store, run) as on:
+        _, body = await post(on, "/act", act(X))
+        assert b" 200 " in (await post(on, "/act", act(A)))[0]
+        receipt = on.receipt()
+    assert body == b""  # the second one was minted, and is the one that X stands for
+    assert [(one["recorded"], one["live"]) for one in receipt["bindings"]] == [(B, X)]
