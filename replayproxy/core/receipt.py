@@ -43,15 +43,17 @@ def named(request: Request) -> str:
     return without_parameters(f"{text(request.method)} {text(request.target)}")
 
 
-def near_document(script: Script, near: Near) -> Document:
+def near_document(script: Script, near: Near, lane: str) -> Document:
+    """What comes near to a request of that lane; the candidate's own lane where it is another."""
     found: Document = {
         "exchange": f"{script.address}/{near.entry.seq}",
         "state": near.state.value,
-        "lane": near.entry.lane,
         "pointer": near.pointer,
         "recorded": near.recorded,
         "asked": near.asked,
     }
+    if near.entry.lane != lane:
+        found["lane"] = near.entry.lane
     if near.note:
         found["note"] = near.note
     return found
@@ -72,7 +74,7 @@ def miss_document(script: Script, miss: Miss, near: Sequence[Near] | None = None
         "request": named(miss.asked.request),
         "number": miss.number,
         "count": miss.count,
-        "nearest": [near_document(script, one) for one in found],
+        "nearest": [near_document(script, one, miss.lane) for one in found],
     }
 
 
@@ -228,7 +230,7 @@ def _first(replayer: Replayer, unused: Sequence[Entry]) -> Document | None:
 def _detail(script: Script, first: Divergence) -> Document:
     if first.miss is not None:
         request = first.miss.asked.request
-        nearest = near_document(script, first.miss.near[0]) if first.miss.near else {}
+        nearest = near_document(script, first.miss.near[0], first.miss.lane) if first.miss.near else {}
         recorded = named(first.miss.near[0].entry.exchange.request) if first.miss.near else None
         return {"request": named(request), "recorded_request": recorded, **nearest}
     if first.entry is None:
