@@ -1,4 +1,4 @@
-"""OpenEnv's own client: two episodes, one after the other, each on a WebSocket of its own."""
+"""OpenEnv's own client: two episodes, one after the other or at once, each on a WebSocket of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--third", default="tea")
+parser.add_argument("--at-once", action="store_true")
 given = parser.parse_args()
 
 
@@ -30,7 +31,10 @@ async def shop(seed):
 
 async def main():
     try:
-        print(json.dumps([await shop(1), await shop(2)]))
+        if given.at_once:
+            print(json.dumps(await asyncio.gather(shop(1), shop(2))))
+        else:
+            print(json.dumps([await shop(1), await shop(2)]))
     except ConnectionClosed as closed:
         sys.exit(f"the environment closed: {closed}")
 
