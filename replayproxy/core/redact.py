@@ -18,7 +18,7 @@ from replayproxy.core.redact_body import GIVEN_UP, Shape, Stretch, redacted_body
 from replayproxy.core.redact_edit import Edit, applied, merged
 from replayproxy.core.redact_rules import Rules, SecretRule
 from replayproxy.core.redact_token import TOKEN, Minter
-from replayproxy.core.secretnames import is_secret_name, kind_of_header, may_name
+from replayproxy.core.secretnames import is_secret_name, kind_of_header, may_be_named, may_name
 from replayproxy.core.values import Body, Exchange, Fields, Message, Request, Response, WebSocket
 
 __all__ = ["GIVEN_UP", "TOKEN", "Known", "Redactor", "SecretRule"]
@@ -162,7 +162,8 @@ class Redactor:
                 found = self._finder(known or Known(), of_answer=False)
                 raw = texts.by_name(name, value.encode("utf-8", "surrogateescape"), found)
                 return raw.decode("utf-8", "surrogateescape")
-            return self.text(value, known)
+            dull = not (known or self.rules or "://" in value or "\\u00" in value or may_be_named(value))
+            return value if dull else self.text(value, known)
         if isinstance(value, Mapping):
             return {key: self.value(one, known, str(key)) for key, one in value.items()}
         if isinstance(value, list | tuple):

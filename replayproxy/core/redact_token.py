@@ -13,6 +13,9 @@ from hashlib import blake2b
 
 TOKEN = re.compile(rb"rp-secret-[a-z2-7]{24}")
 
+_VARIABLE = re.compile(rb"env:[A-Za-z_][A-Za-z0-9_]*")
+"""A reference to a secret, as it may stand in a reset or a snapshot's spec, is none."""
+
 KEY_BYTES = 32
 
 
@@ -25,8 +28,8 @@ class Minter:
         self.token = lru_cache(maxsize=4096)(self._token)
 
     def _token(self, value: bytes) -> bytes:
-        """The token for a value; a token, and nothing at all, come back as they are."""
-        if not value or TOKEN.fullmatch(value):
+        """The token for a value. A token comes back as it is, and so do nothing at all and the name of a variable."""
+        if not value or TOKEN.fullmatch(value) or _VARIABLE.fullmatch(value):
             return value
         made = blake2b(value, key=self._key, digest_size=15).digest()
         return b"rp-secret-" + base64.b32encode(made).lower()

@@ -69,11 +69,12 @@ class Recorder:
             secrecy.must_agree(self.run, writer.redactor)
         self.capture = Capture(
             options.snapshots, save=writer.put_nodes, now=time.monotonic_ns, wall=time.time_ns,
-            envs=[env.name for env in options.envs],
+            envs=[env.name for env in options.envs], redactor=writer.redactor,
         )  # fmt: skip
         self.recording = Recording(
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
-            now=time.monotonic_ns, wall=time.time_ns, resets=options.resets, identities=self._identities(book),
+            now=time.monotonic_ns, wall=time.time_ns, resets=[one.filled(os.environ) for one in options.resets],
+            identities=self._identities(book),
         )  # fmt: skip
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None

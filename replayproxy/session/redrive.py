@@ -191,7 +191,9 @@ class _Session:
         self._targets, self._plan, self._trace = one.targets, one.plan, one.trace
         assert one.held is not None
         self._credentials, self._redactor = one.held, one.held.redactor
-        self._states = States(one.trace, one.targets, load=reader.node, save=keeper.save_nodes, say=say)
+        self._states = States(
+            one.trace, one.targets, load=reader.node, save=keeper.save_nodes, say=say, redactor=self._redactor
+        )
 
     async def run(self) -> None:
         try:

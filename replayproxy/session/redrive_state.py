@@ -6,6 +6,7 @@ read back is the recorded one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from replayproxy.core import prolly
 from replayproxy.core.canonical import body_of
 from replayproxy.core.jsonvalue import canonical, pointer
+from replayproxy.core.redact import Redactor
 from replayproxy.core.treediff import tree_diff
 from replayproxy.core.values import Outcome, Request, RowChange, Snapshot, SnapshotStatus, Trace
 from replayproxy.drive.message import message
@@ -25,6 +27,7 @@ from replayproxy.errors import CannotJudge, RestoreUnfaithful, WorldTrouble
 from replayproxy.session.redrive_targets import Targets
 from replayproxy.session.wiring import Reset
 from replayproxy.state.capture import Capture, Overlapping
+from replayproxy.state.discreet import discreet
 from replayproxy.state.provider import CannotRestore
 from replayproxy.state.restore import read_root, restore
 
@@ -51,16 +54,18 @@ class States:
 
     def __init__(
         self, trace: Trace, targets: Targets, *, load: prolly.Load, save: Callable[[Mapping[bytes, bytes]], None],
-        say: Callable[[str], None],
+        say: Callable[[str], None], redactor: Redactor | None = None,
     ) -> None:  # fmt: skip
+        self._redactor = redactor or Redactor(None)
+        loaded = [discreet(one, self._redactor) for one in targets.loaded]
         self._trace, self._targets, self._say = trace, targets, say
         self._load_recorded, self._save_too = load, save
         self._nodes: dict[bytes, bytes] = {}
         self._capture = Capture(
-            targets.loaded, save=self.save, now=time.monotonic_ns, wall=time.time_ns,
+            loaded, save=self.save, now=time.monotonic_ns, wall=time.time_ns,
             envs={*trace.run.envs, *targets.envs},
         )  # fmt: skip
-        self._loaded = {one.name: one for one in targets.loaded}
+        self._loaded = {one.name: one for one in loaded}
         self._starts = {s.name: s for s in trace.snapshots if s.when == "start" and _usable(s)}
         self._numbers = 0
 
@@ -140,8 +145,8 @@ class States:
             await self._reset(env, self._targets.fallbacks[env], done)
 
     async def _reset(self, env: str, reset: Reset, done: Restored) -> None:
-        self._say(f"resetting {env}: {reset.method} {reset.url}")
-        status = await send_reset(reset, self._targets.envs[env].origin)
+        self._say(f"resetting {env}: {reset.method} {self._redactor.text(reset.url)}")
+        status = await send_reset(reset.filled(os.environ), self._targets.envs[env].origin)
         done.by[env] = "reset"
         if not 200 <= status < 400:
             done.open[env] = f"its reset answered {status}"
@@ -247,7 +252,8 @@ async def send_reset(reset: Reset, known: Origin) -> int:
         lines.close()
     if answer.response is None or answer.outcome is not Outcome.ANSWERED:
         raise WorldTrouble(
-            f"the reset of {reset.env} was not answered: {reset.method} {reset.url}: {answer.error or answer.outcome}",
+            f"the reset of {reset.env} was not answered: {reset.method} {where.url}{urlsplit(reset.url).path}: "
+            f"{answer.error or answer.outcome}",
             hint="is the environment up?",
         )
     return answer.response.status

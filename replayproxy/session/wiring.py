@@ -14,7 +14,9 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from replayproxy.core.names import variable, why_not_an_env
+from replayproxy.core.redact_token import TOKEN
 from replayproxy.errors import WrongUsage
+from replayproxy.state.spec import with_secrets
 
 DYNAMIC = "dynamic"
 _VALUED = ("listen", "as", "ca", "host")
@@ -62,6 +64,15 @@ class Reset:
     def target(self) -> bytes:
         parts = urlsplit(self.url)
         return ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode()
+
+    def filled(self, environ: Mapping[str, str]) -> Reset:
+        """As it is sent, with each `env:VAR` replaced. WrongUsage where that cannot be, or a secret is not known."""
+        if TOKEN.search(f"{self.url} {self.body}".encode()):
+            raise WrongUsage(
+                f"the recorded reset of {self.env} holds a token in the place of a secret",
+                hint=f'--reset {self.env}="METHOD URL [BODY]"; env:VAR may stand in it',
+            )
+        return replace(self, url=with_secrets(self.url, environ), body=with_secrets(self.body, environ))
 
 
 def named(text: str, option: str) -> tuple[str, str]:

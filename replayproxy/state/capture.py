@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from replayproxy.core.redact import Redactor
 from replayproxy.core.values import Snapshot, SnapshotStatus
+from replayproxy.state.discreet import discreet
 from replayproxy.state.loader import Loaded
 from replayproxy.state.provider import Context
 from replayproxy.state.reading import Clock, Save, Source
@@ -19,7 +21,8 @@ class Capture:
     """One per run, on one event loop; the reading itself is done in threads, one for each provider.
 
     `save` takes new nodes and is called in such a thread, always before the snapshot that needs them is given.
-    `envs` are the environments' names: a snapshot whose name begins with none of them belongs to all.
+    `envs` are the environments' names: a snapshot whose name begins with none of them belongs to all. `redactor`
+    takes the secrets out of what is read.
     """
 
     def __init__(
@@ -31,11 +34,13 @@ class Capture:
         wall: Clock,
         envs: Collection[str] | None = None,
         limit: float = LIMIT,
+        redactor: Redactor | None = None,
     ) -> None:
         self._loaded = {one.name: one for one in loaded}
         self._save, self._now, self._wall = save, now, wall
         self._envs = envs
         self._limit = limit
+        self._redactor = redactor or Redactor(None)
         self._sources: dict[tuple[Loaded, tuple[tuple[str, str], ...]], Source] = {}
 
     def names(self) -> list[str]:
@@ -117,7 +122,8 @@ class Capture:
         bound = tuple(sorted((word, known[word]) for word in loaded.needs if word in known))
         key = (loaded, bound)
         if key not in self._sources:
+            kept = discreet(loaded, self._redactor)
             self._sources[key] = Source(
-                loaded.bind(dict(bound)) if loaded.needs else loaded, save=self._save, now=self._now, wall=self._wall
+                kept.bind(dict(bound)) if loaded.needs else kept, save=self._save, now=self._now, wall=self._wall
             )
         return self._sources[key]
