@@ -41,6 +41,12 @@ def alias_of(found: Found, shown: Callable[[str], str]) -> Alias:
     return (found.rule.space, shown(found.value) if secret else found.value)
 
 
+def at_odds(claims: Claims) -> bool:
+    """Whether the marks of one request name two episodes."""
+    named = [name for slot, _ in CARRIERS if (name := getattr(claims, slot)) is not None]
+    return len(named) > 1 and len(set(named)) > 1
+
+
 def decide(
     claims: Claims,
     extracted: Extracted,

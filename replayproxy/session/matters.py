@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from replayproxy.core.belonging import at_odds
 from replayproxy.core.identity import Attribution, Claims
 from replayproxy.core.values import Exchange, Fields, Message, Request
 from replayproxy.proxy.scribe import BodySink, TalkSink, Ticket
@@ -26,6 +27,10 @@ class Matters:
         if identities is not None:
             tally.rules, tally.rule_names = identities.uses, identities.extractors.names
             tally.rules_expired = identities.extractors.expired
+
+    def wanted(self, claims: Claims) -> bool:
+        """Whether there is anything to find out: rules to apply, or marks that contradict each other."""
+        return self.identities is not None and (bool(self.identities.extractors) or at_odds(claims))
 
     def of(self, ticket: Ticket) -> Matter | None:
         return self._all.get(ticket.order)

@@ -102,12 +102,12 @@ class Recorder:
             return []
         return [episode.name for episode in reader.episodes(run)]
 
-    def _identities(self, book: EpisodeBook) -> Identities | None:
-        """None where no rule could tell an episode; an expired one is named, and not applied."""
+    def _identities(self, book: EpisodeBook) -> Identities:
+        """The rules; an expired one is named, and not applied."""
         extractors = compile_extractors(self.options.rules, date.today())  # noqa: DTZ011 - a day, as the user wrote it
         for name in extractors.expired:
             self.say(f"  rule {name} has expired and is not applied")
-        return Identities(extractors, book, secrecy.shown_as(self._writer.redactor)) if extractors else None
+        return Identities(extractors, book, secrecy.shown_as(self._writer.redactor))
 
     def _wired(self) -> Run:
         options = self.options

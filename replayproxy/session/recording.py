@@ -154,7 +154,7 @@ class Recording:
         if self._resets.by_head(env, method, target):
             attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
             return self._ticket(order, attribution, env, is_reset=True)
-        if self.matters.identities is None:
+        if not self.matters.wanted(claims):
             attribution = self._begun(order, self.book.attribute(claims, at=at, wall=self.wall()), at)
             return self._ticket(order, attribution, env)
         matter = self.matters.arrived(

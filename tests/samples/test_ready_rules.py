@@ -61,12 +61,30 @@ async def test_parallel_rollouts_without_any_mark_are_told_apart_and_reproduced(
     assert receipt["reproduced"], receipt
 
 
-async def test_openenv_sessions_are_their_connections(tmp_path: Path) -> None:
+async def test_openenv_sessions_are_their_connections_and_reproduced(tmp_path: Path) -> None:
+    agent = several(tools.openenv_agent)
     async with served(tools.openenv_server()) as url:
-        recorder = await record(options(tmp_path, url, ["openenv"]), several(tools.openenv_agent))
+        recorder = await record(options(tmp_path, url, ["openenv"]), agent)
     assert recorder.recording.tally.why_not_whole() == []
     assert recorder.recording.tally.probes == len(NAMES)
     named = episodes(tmp_path)
     assert [x.is_probe for x in named.pop("unattributed")] == [True] * len(NAMES)
     assert {name: len(exchanges) for name, exchanges in named.items()} == dict.fromkeys(NAMES, 1)
     assert [episode(tmp_path, name).seed for name in NAMES] == [len(name) for name in NAMES]
+    receipt = await replay(tmp_path, agent)
+    assert receipt["reproduced"], receipt
+    assert (receipt["probes"], receipt["adopted"]) == (len(NAMES), [])
+
+
+async def test_connections_without_a_name_are_episodes_and_adopted_by_what_they_say_first(tmp_path: Path) -> None:
+    async def agent(url: str) -> None:
+        await asyncio.gather(*(tools.openenv_agent(url, name, named=False) for name in NAMES))
+
+    async with served(tools.openenv_server()) as url:
+        recorder = await record(options(tmp_path, url, ["openenv"]), agent)
+    assert recorder.recording.tally.why_not_whole() == []
+    names = sorted(name for name in episodes(tmp_path) if name != "unattributed")
+    assert names == [f"openenv-connection-{n}" for n in range(1, len(NAMES) + 1)]
+    receipt = await replay(tmp_path, agent)
+    assert receipt["reproduced"], receipt
+    assert [one["by"] for one in receipt["adopted"]] == ["first message"] * len(NAMES)

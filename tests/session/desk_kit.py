@@ -145,7 +145,7 @@ class Kit:
         named = [{"name": f"r{n}", "action": "extract", "fills": "alias", **rule} for n, rule in enumerate(rules)]
         self.recording = Recording(
             writer=self.writer, run=self.run, envs=envs, book=book,
-            identities=Identities(compile_extractors(named), book, stand_in) if rules else None,
+            identities=Identities(compile_extractors(named), book, stand_in),
             capture=Capture(
                 loaded, save=self.writer.put_nodes, now=self.clock, wall=self.clock.wall, envs=[e.name for e in envs]
             ),

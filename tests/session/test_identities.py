@@ -208,6 +208,17 @@ async def test_two_episodes_claimed_by_one_request_are_reported_and_the_stronger
     assert [event.kind for event in events] == ["contradiction"]
 
 
+async def test_marks_that_contradict_each_other_are_reported_without_any_rule(kit: Make) -> None:
+    one = kit()
+    for name in "ab":
+        await one.open(name)
+    await Passing(one, header="a", baggage="b").whole()
+    await Passing(one, header="b", prefix="b").whole()
+    assert [x.notes for x in await one.stored("a")] == [("contradiction: header says a, baggage says b",)]
+    assert [x.notes for x in await one.stored("b")] == [()]
+    assert one.recording.tally.why_not_whole() == ["1 contradiction"]
+
+
 async def test_one_id_on_two_connections_is_reported(kit: Make) -> None:
     one = kit(rules=[FRAME])
     for passing in [Passing(one, "GET", "/ws", messages=({"id": "ep-42"}, {"id": "ep-42"})) for _ in range(2)]:
