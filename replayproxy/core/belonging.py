@@ -6,22 +6,14 @@ contradiction, which is told and never obeyed. An id that belongs to nobody yet 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from replayproxy.core.extract import Extracted, Found
 from replayproxy.core.identity import CARRIERS, Claims
 
 type Alias = tuple[str, str]
 """An id: the space it is of, and the value as it may be shown (a secret's token)."""
-
-
-def stand_in(value: str) -> str:
-    """A stable stand-in for a secret value."""
-    hashed = blake2b(value.encode("utf-8", "surrogateescape"), digest_size=15).digest()
-    return "rp-secret-" + base64.b32encode(hashed).decode().lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

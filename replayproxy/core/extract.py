@@ -16,6 +16,7 @@ from replayproxy.core.canonical import decoded
 from replayproxy.core.decoding import VALUE_LIMIT, decode
 from replayproxy.core.extractrule import ExtractRule, extract_rules
 from replayproxy.core.extractsource import at_pointer, documents, in_answer, in_head, parsed
+from replayproxy.core.redact_token import TOKEN
 from replayproxy.core.values import Fields
 from replayproxy.errors import WrongUsage
 
@@ -26,7 +27,7 @@ FRAME_LIMIT = 64 * 1024
 KEPT = 4096
 """Endpoints whose rules are remembered."""
 
-REDACTED = re.compile(r"rp-secret-[a-z2-7]{24}")
+REDACTED = re.compile(TOKEN.pattern.decode())
 """What stands in a recording, and so comes back in a replay, in place of a secret value."""
 
 NO = frozenset({"false", "null", ""})

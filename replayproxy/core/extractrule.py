@@ -25,8 +25,9 @@ from typing import Any
 from replayproxy.core import decoding, jsonvalue
 from replayproxy.core.names import why_not_an_env
 from replayproxy.core.patterns import endpoint, glob, template_pattern
+from replayproxy.core.redact_rules import SecretRule
 from replayproxy.core.rules import Rule, parse_rules
-from replayproxy.core.secrets import is_secret_name
+from replayproxy.core.secretnames import is_secret_name, kind_of_header
 from replayproxy.errors import WrongUsage
 
 FILLS = ("episode", "alias", "lane", "task", "seed", "attempt", "group", "reward", "end", "probe")
@@ -107,9 +108,7 @@ def _rule(name: str, table: Mapping[str, Any]) -> ExtractRule:
         raise ValueError(f"a lane is found in the request, so that a replay can find it too; not by {source}")
     if source == "connection" and "frame" not in table and fills not in ("episode", "alias"):
         raise ValueError(f"a connection alone fills episode or alias; for {fills} add frame = POINTER")
-    secret = table.get("secret", _is_secret(source, wanted))
-    if not isinstance(secret, bool) or (source == "api-key" and not secret):
-        raise ValueError("secret must be true or false, and an api-key is always secret")
+    secret = _is_secret(table, source, wanted)
     if secret and fills not in ("alias", "end", "probe"):
         raise ValueError(
             f"{source} holds a secret, and {fills} would be stored and shown: fills alias, or secret = false"
@@ -214,10 +213,37 @@ def _until(table: Mapping[str, Any]) -> date | None:
     return checked[0].until
 
 
-def _is_secret(source: str, wanted: str | int) -> bool:
-    """By default: what is named like a credential. A pointer is named by its last member."""
-    name = str(wanted).rpartition("/")[2]
-    return source in _SECRET_SOURCES or bool(_SECRET_NAMES.search(name)) or is_secret_name(name)
+def _is_secret(table: Mapping[str, Any], source: str, wanted: str | int) -> bool:
+    """By default: what is named like a credential; a pointer is named by its last member. Nothing else in a path or in
+    `baggage` could be kept out of the store, so there it is refused."""
+    name = str(table.get("frame") if source == "connection" else wanted).rpartition("/")[2]
+    named = bool(_SECRET_NAMES.search(name)) or is_secret_name(name)
+    default = source in _SECRET_SOURCES or (named and source not in ("path", "baggage"))
+    secret = table.get("secret", default)
+    if not isinstance(secret, bool) or (source == "api-key" and not secret):
+        raise ValueError("secret must be true or false, and an api-key is always secret")
+    if secret and (source in ("path", "baggage") or (source == "connection" and not is_secret_name(name))):
+        raise ValueError(
+            f"what stands in {'a message' if source == 'connection' else source} is kept as it is, not secret"
+        )
+    return secret
+
+
+def secrets_of(rules: Sequence[ExtractRule]) -> tuple[SecretRule, ...]:
+    """What has to be kept out of the store too, where a secret id stands: places that are not known by their names."""
+    found = []
+    for rule in rules:
+        place, what = _PLACES.get(rule.source, ""), str(rule.wanted)
+        known = kind_of_header(what.encode()) if place == "header" else is_secret_name(what.rpartition("/")[2])
+        if rule.secret and place and not known:
+            found.append(SecretRule(name=rule.name, place=place, what=what, env=rule.env or ""))
+    return tuple(found)
+
+
+_PLACES = {
+    "header": "header", "answer-header": "header", "api-key": "header", "query": "query", "body": "pointer",
+    "answer": "pointer",
+}  # fmt: skip
 
 
 def _example(table: Mapping[str, Any]) -> Mapping[str, Any] | None:

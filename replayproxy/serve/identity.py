@@ -182,9 +182,9 @@ class Known:
     def awaits_frame(self, env: str, target: bytes) -> bool:
         return bool(self.extractors.asks(env, b"GET", target).frames)
 
-    async def whose_frame(self, env: str, target: bytes, text: bytes) -> str | None:
+    async def whose_frame(self, env: str, target: bytes, text: bytes, *, as_kept: tuple[bytes, bytes]) -> str | None:
         """Of a connection without any mark, by the agent's first message: the episode of the id in it, else the next
-        one that was recorded with the same target and first message."""
+        one that was recorded with the same target and first message. `as_kept`: both as a recording holds them."""
         found = self.extractors.of_frame(env, target, text, True)
         for one in found.found:
             if one.rule.fills == "episode":
@@ -193,9 +193,9 @@ class Known:
             if (name := self._owner_live(alias)) is not None:
                 return name
         await self._indexed()
-        key = request_key(env, Heard(b"GET", target, (), None).request())
+        key = request_key(env, Heard(b"GET", as_kept[0], (), None).request())
         strangers = [alias_of(one, self._shown) for one in found.aliases]
-        for each in self._by_frame.get((_door(key), _canonical(text)), ()):
+        for each in self._by_frame.get((_door(key), _canonical(as_kept[1])), ()):
             if not each.taken and self._may_take(each):
                 return self._take(each, "first message", strangers)
         return None

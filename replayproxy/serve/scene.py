@@ -17,7 +17,7 @@ from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.script import Entry, Heard, Script, build
-from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Run
+from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Message, Run
 from replayproxy.errors import DamagedRecord
 from replayproxy.serve.discretion import cleaned
 from replayproxy.serve.identity import Known
@@ -222,7 +222,11 @@ class Stage:
         else the next that was recorded with this target and message. None: no rule and no recording says."""
         if self.sole is not None:
             return self.sole.name
-        return self.unmarked if self.known is None else await self.known.whose_frame(env, target, text) or self.unmarked
+        if self.known is None:
+            return self.unmarked
+        kept = self.redactor.message(Message(from_agent=True, text=True, payload=text, at=0)).payload
+        line = cleaned(self.redactor, env, Heard(b"GET", target, (), None)).target
+        return await self.known.whose_frame(env, target, text, as_kept=(line, kept)) or self.unmarked
 
     def touched(self, name: str) -> bool:
         """Whether somebody has asked for this episode."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from replayproxy.core.extractrule import extract_rules
+from replayproxy.core.extractrule import extract_rules, secrets_of
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.core.redact_rules import SecretRule
@@ -96,6 +96,7 @@ def parse(
     ready_file = None if ready is None else writable_path(Path(ready), "--ready-file")
     advertised, advertised_urls = wiring.parse_advertise(config.values("advertise", flags["advertise"]), envs)
     timeout = config.value("upstream-timeout", flags["upstream_timeout"])
+    rules = _rules(config, flags.get("rules", ()))
     return RecordOptions(
         store=store,
         run=run,
@@ -124,9 +125,9 @@ def parse(
         upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
         keep_secrets=bool(config.value("keep-secrets", flags.get("keep_secrets"), False)),
-        secrets=config.secrets,
+        secrets=(*config.secrets, *secrets_of(extract_rules(rules))),
         config=config,
-        rules=_rules(config, flags.get("rules", ())),
+        rules=rules,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from replayproxy.core.extract import run_examples
-from replayproxy.core.extractrule import extract_rules
+from replayproxy.core.extractrule import extract_rules, secrets_of
 from replayproxy.errors import WrongUsage
 
 GOOD: dict[str, Any] = {
@@ -41,6 +41,7 @@ def check(table: dict[str, Any]) -> None:
         ({"decode": 7}, "list of steps"),
         ({"decode": ["regex:((?:a+)+)"]}, "for ever"),
         ({"secret": "yes"}, "true or false"),
+        ({"secret": 1}, "true or false"),
         ({"fills": "task", "secret": True}, "would be stored and shown"),
         ({"space": 7}, "space must be a text"),
         ({"example": None}, "has no example"),
@@ -79,6 +80,9 @@ def test_a_rule_that_cannot_be_meant_is_refused_in_one_line(changes: dict[str, A
         ({"query": ""}, "query must be a text"),
         ({"api-key": "Authorization", "secret": False}, "always secret"),
         ({"api-key": "Authorization", "fills": "task"}, "would be stored and shown"),
+        ({"path": 1, "secret": True}, "kept as it is"),
+        ({"baggage": "a", "secret": True}, "kept as it is"),
+        ({"connection": True, "frame": "/id", "secret": True}, "kept as it is"),
         ({"cookie": "sid", "fills": "episode"}, "would be stored and shown"),
     ],
 )
@@ -111,6 +115,10 @@ def test_pointer_is_body_in_each_of_its_spellings() -> None:
         ({"query": "vf_state_signature"}, True), ({"body": "/params/session_id"}, True),
         ({"header": "X-Thread"}, False),
         ({"path": 1}, False), ({"query": "run"}, False), ({"answer": "/env_id"}, False),
+        ({"path": "/{token}"}, False),
+        ({"baggage": "token"}, False),
+        ({"connection": True, "frame": "/data/session_id"}, True),
+        ({"connection": True, "frame": "/data/episode_id"}, False),
         ({"cookie": "theme", "secret": False}, False), ({"header": "X-Thread", "secret": True}, True),
     ],
 )  # fmt: skip
@@ -124,3 +132,19 @@ def test_what_is_named_like_a_credential_is_secret_unless_the_rule_says_otherwis
 def test_until_is_the_last_day() -> None:
     (rule,) = extract_rules([{**GOOD, "until": "2027-02"}])
     assert rule.until == date(2027, 2, 28)
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"api-key": "X-Worker"}, ("header", "X-Worker")),
+        ({"query": "vf_state_signature"}, ("query", "vf_state_signature")),
+        ({"answer": "/deep/my-token-2"}, ("pointer", "/deep/my-token-2")), ({"api-key": "Authorization"}, None),
+        ({"cookie": "theme"}, None), ({"header": "X-Thread"}, None), ({"body": "/session_id"}, None),
+    ],
+)  # fmt: skip
+def test_a_secret_that_is_not_known_by_its_name_is_kept_out_of_the_store_where_it_stands(
+    source: dict[str, Any], place: tuple[str, str] | None
+) -> None:
+    found = secrets_of(extract_rules([{**TWO, **source}]))
+    assert [(one.place, one.what) for one in found] == ([] if place is None else [place])

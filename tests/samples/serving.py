@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from replayproxy.core.extractrule import extract_rules, secrets_of
 from replayproxy.core.receipt import Document
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import Episode
@@ -45,13 +46,15 @@ async def served(app: web.Application) -> AsyncIterator[str]:
 
 def options(store: Path, url: str, rules: Sequence[str], own: Sequence[Any] = (), **given: Any) -> RecordOptions:
     wired: dict[str, Any] = {"store": store, "run": "r", "envs": (EnvSpec(name="app", upstream=url),), "log_every": 0.0}
-    return RecordOptions(**{**wired, "rules": (*own, *rule_tables(rules)), **given})
+    tables = (*own, *rule_tables(rules))
+    return RecordOptions(**{**wired, "rules": tables, "secrets": secrets_of(extract_rules(tables)), **given})
 
 
 async def record(made: RecordOptions, agent: Agent) -> Recorder:
     """The recorder, stopped, with everything sealed."""
     with open_store(made.store, create=True) as store:
-        writer = store.writer()
+        redactor = secrecy.for_recording(made.store, keep=made.keep_secrets, rules=made.secrets)
+        writer = store.writer(redactor=redactor)
         recorder = Recorder(made, store, writer, lambda _: None)
         try:
             await recorder.start()

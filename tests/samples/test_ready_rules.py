@@ -25,6 +25,9 @@ SAMPLES: dict[str, tuple[str, Callable[[], web.Application], Rollout, int]] = {
     "verifiers": ("verifiers", tools.verifiers_server, tools.verifiers_agent, 3),
     "openenv-rpc": ("openenv", tools.openenv_server, tools.openenv_rpc_agent, 4),
 }
+PLANTED = {"mcp": "-of-this-server", "mcp-stateless": "key-of-", "verifiers": "signed-for-"}
+"""Part of each credential that a sample carries: never in what is kept."""
+
 NAMES = ("ada", "grace", "edsger", "barbara")
 
 
@@ -56,7 +59,9 @@ async def test_parallel_rollouts_without_any_mark_are_told_apart_and_reproduced(
     named = episodes(tmp_path)
     assert named.pop("unattributed") == []
     assert [len(exchanges) for exchanges in named.values()] == [each] * len(NAMES)
+    kept = repr((named, [episode(tmp_path, name) for name in named]))
     assert all(episode(tmp_path, name).aliases for name in named)
+    assert sample not in PLANTED or PLANTED[sample] not in kept
     receipt = await replay(tmp_path, several(rollout))
     assert receipt["reproduced"], receipt
 
@@ -85,6 +90,7 @@ async def test_connections_without_a_name_are_episodes_and_adopted_by_what_they_
     assert recorder.recording.tally.why_not_whole() == []
     names = sorted(name for name in episodes(tmp_path) if name != "unattributed")
     assert names == [f"openenv-connection-{n}" for n in range(1, len(NAMES) + 1)]
+    assert "key-of-" not in repr(episodes(tmp_path))
     receipt = await replay(tmp_path, agent)
     assert receipt["reproduced"], receipt
     assert [one["by"] for one in receipt["adopted"]] == ["first message"] * len(NAMES)

@@ -178,7 +178,10 @@ async def openenv_agent(url: str, name: str, *, named: bool = True) -> None:
         async with client.get(f"{url}/health") as answer:
             assert await answer.json() == {"status": "healthy"}
         async with client.ws_connect(f"{url}/ws") as talk:
-            data = {"seed": len(name), **({"episode_id": name} if named else {"scenario": name})}
+            data = {
+                "seed": len(name),
+                **({"episode_id": name} if named else {"scenario": name, "api_key": f"key-of-{name}"}),
+            }
             await talk.send_json({"type": "reset", "data": data})
             assert (await talk.receive_json())["data"]["observation"] == {"steps": 0}
             for n in range(1, 4):

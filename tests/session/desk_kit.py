@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from replayproxy.core.belonging import stand_in
 from replayproxy.core.extract import compile_extractors
 from replayproxy.core.identity import Claims, EpisodeBook
+from replayproxy.core.redact import Redactor
 from replayproxy.core.values import Episode, Exchange, Fields, Outcome, Run, Snapshot
 from replayproxy.proxy.listeners import EnvOptions, Listener
 from replayproxy.proxy.scribe import Ticket
@@ -18,6 +18,7 @@ from replayproxy.session.camera import Plan
 from replayproxy.session.episodes import Episodes
 from replayproxy.session.identities import Identities
 from replayproxy.session.recording import Recording
+from replayproxy.session.secrecy import shown_as
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.capture import Capture
 from replayproxy.state.loader import Loaded
@@ -145,7 +146,7 @@ class Kit:
         named = [{"name": f"r{n}", "action": "extract", "fills": "alias", **rule} for n, rule in enumerate(rules)]
         self.recording = Recording(
             writer=self.writer, run=self.run, envs=envs, book=book,
-            identities=Identities(compile_extractors(named), book, stand_in),
+            identities=Identities(compile_extractors(named), book, shown_as(Redactor(b"k" * 32))),
             capture=Capture(
                 loaded, save=self.writer.put_nodes, now=self.clock, wall=self.clock.wall, envs=[e.name for e in envs]
             ),
