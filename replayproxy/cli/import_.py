@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from replayproxy.cli.common import count, echo_json, json_option, one_store, safe, store_option
+from replayproxy.cli.common import config_option, count, echo_json, json_option, one_store, safe, store_option
+from replayproxy.session.config import discover
 
 if TYPE_CHECKING:
     from replayproxy.session.taking import Imported
@@ -18,18 +20,25 @@ if TYPE_CHECKING:
 @click.option("--run", metavar="NAME", help="The run's name here. Default: the archive's own, else the file's.")
 @click.option("--append", is_flag=True, help="Into the run of that name, where there is one.")
 @click.option("--env", "envs", multiple=True, metavar="NAME=URL", help="Names an environment. Default: after its host.")
+@click.option("--keep-secrets", is_flag=True, help="Store credentials as they are in the file.")
+@config_option
 @store_option
 @json_option
 def command(
-    path: Path, run: str | None, append: bool, envs: tuple[str, ...], stores: tuple[Path, ...], as_json: bool
-) -> int:
+    path: Path, run: str | None, append: bool, envs: tuple[str, ...], keep_secrets: bool, config: Path | None,
+    stores: tuple[Path, ...], as_json: bool,
+) -> int:  # fmt: skip
     """Take the recordings of a file into the store: all of them, or none. Its content says what kind of file it is; `-`
-    is stdin, and a directory stands for the HAR files in it.
+    is stdin, and a directory stands for the HAR files in it. Secrets in a HAR or flow file become tokens, as in a
+    recording; an archive's records stay as they are.
     """
     from replayproxy.session.porting_in import import_file  # loads mitmproxy, which `--help` need not pay for
     from replayproxy.session.taking import Asked, parse_envs
 
-    asked = Asked(path=path, run=run, append=append, envs=parse_envs(envs))
+    found = discover(config, Path.cwd(), os.environ)
+    asked = Asked(
+        path=path, run=run, append=append, envs=parse_envs(envs), keep_secrets=keep_secrets, secrets=found.secrets
+    )
     done = import_file(asked, one_store(stores))
     if as_json:
         echo_json(done.to_json())

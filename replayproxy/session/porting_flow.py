@@ -13,7 +13,7 @@ from replayproxy.errors import DamagedRecord
 from replayproxy.proxy.flowfile import FlowFile, Found, NotFlows, Skipped, read_flows
 from replayproxy.session.porting import Chosen, Exported, default_name, written
 from replayproxy.session.porting_har import loaded, origin_of
-from replayproxy.session.taking import Asked, Imported, Taker, run_name
+from replayproxy.session.taking import Asked, Imported, Taker, key_of, run_name
 from replayproxy.storage import open_store
 
 _ASIDE = " (only in our metadata)"
@@ -40,8 +40,10 @@ def export_flow(chosen: Sequence[Chosen], out: Path | None) -> Exported:
 
 def _episode(flows: FlowFile, one: Chosen, episode: Episode, done: Exported) -> None:
     for exchange in one.reader.exchanges(episode):
-        origin = origin_of(one.run, exchange)
-        flows.add(loaded(one.reader, exchange), origin=origin, run=one.run.name, episode=episode.name)
+        flows.add(
+            loaded(one.reader, exchange), origin=origin_of(one.run, exchange), run=one.run.name, episode=episode.name,
+            key=key_of(one.run.config.get("secrets")),
+        )  # fmt: skip
         _count(exchange, done.not_carried)
         done.exchanges += 1
     done.episodes += 1
@@ -69,9 +71,9 @@ def take_flows(asked: Asked, path: Path, name: str, store: Path) -> Imported:
         first = next(found, None)  # a file that is none is refused before a store is made
         flows = chain([first] if first is not None else [], found)
         here = asked.path if name != "stdin" else Path("stdin")
-        own = first.run if isinstance(first, Found) else None
+        own, key = (first.run, first.key) if isinstance(first, Found) else (None, None)
         with open_store(store, create=True) as target:
-            taker = Taker(target, asked, run_name(asked, own, here), told, {})
+            taker = Taker(target, asked, run_name(asked, own, here), told, key=key)
             stem = here.name.removesuffix(here.suffix) or "flows"
             for one in flows:
                 if isinstance(one, Skipped):

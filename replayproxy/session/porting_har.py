@@ -20,7 +20,7 @@ from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Exchange, Run
 from replayproxy.errors import DamagedRecord, UnknownAddress, WrongUsage
 from replayproxy.session.porting import STDIO, Chosen, Exported, default_name, file_name, written
-from replayproxy.session.taking import Asked, Imported, Taker, run_name
+from replayproxy.session.taking import Asked, Imported, Taker, key_of, run_name
 from replayproxy.storage import Reader, open_store
 
 ENDING = ".har"
@@ -165,8 +165,8 @@ def take_hars(asked: Asked, files: Sequence[tuple[Path, str]], store: Path) -> I
         first = _own(read[0][2])
         asked_path = asked.path if asked.path != STDIO else Path("stdin")
         own_run = first.text("run", "") if first else ""
-        about = {"files": len(files)} | ({"secrets": first.given.get("secrets")} if first else {})
-        taker = Taker(target, asked, run_name(asked, own_run or None, asked_path), told, about)
+        key = key_of(first.given.get("secrets")) if first else None
+        taker = Taker(target, asked, run_name(asked, own_run or None, asked_path), told, key=key)
         for path, name, document in read:
             try:
                 _take(taker, document, path if name != "stdin" else Path("stdin"))

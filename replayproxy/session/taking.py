@@ -10,10 +10,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replayproxy import __version__
+from replayproxy.core.canonical import VIEW_LIMIT, body_of
+from replayproxy.core.known import Known
 from replayproxy.core.names import suggestion, why_not_a_name, why_not_an_env
-from replayproxy.core.values import EnvWiring, Episode, Exchange, Run
+from replayproxy.core.redact import Redactor, SecretRule
+from replayproxy.core.redact_body import Stretch
+from replayproxy.core.values import Body, Chunk, EnvWiring, Episode, Exchange, Run
 from replayproxy.errors import WrongUsage
 from replayproxy.proxy.routes import env_of_authority, parse_upstream
+from replayproxy.session import secrecy
 from replayproxy.storage import Store
 from replayproxy.storage.intake import Intake
 
@@ -26,6 +31,8 @@ class Asked:
     run: str | None = None
     append: bool = False
     envs: Mapping[str, str] = field(default_factory=dict)
+    keep_secrets: bool = False
+    secrets: tuple[SecretRule, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,17 +83,28 @@ class _Taken:
     first: int | None = None
     last: int = 0
     first_wall: int = 0
+    known: Known = field(default_factory=Known)
 
 
 class Taker:
-    """Takes exchanges into one run of a store; nothing is seen before `done`."""
+    """Takes exchanges into one run of a store, redacted like a recording; nothing is seen before `done`.
 
-    def __init__(self, store: Store, asked: Asked, name: str, told: Imported, about: Mapping[str, Any]) -> None:
+    `key` names the key of the tokens that the file holds already, None: it is not one of ours that was redacted.
+    """
+
+    def __init__(self, store: Store, asked: Asked, name: str, told: Imported, *, key: str | None = None) -> None:
         self.told = told
         self._intake = Intake(store)
-        config = {"imported": {"format": told.form, **about}}
+        self._redactor = secrecy.for_recording(store.path, keep=asked.keep_secrets, rules=asked.secrets)
+        wired = secrecy.wired(self._redactor)
+        if key and not asked.keep_secrets:
+            # The tokens stay those of the store they come from: replay then knows that no live secret gives them.
+            wired["key"] = key
+        config = {"imported": {"format": told.form}, "secrets": wired}
         wanted = Run(key=0, name=name, opened_wall=0, origin="import", version=__version__, config=config)
         self._run = self._intake.run(wanted, append=asked.append)
+        if self._run.config.get("secrets") != wired:
+            secrecy.must_agree(self._run, self._redactor)
         self._origins = {wiring.upstream: env for env, wiring in self._run.envs.items()}
         self._origins |= {url: env for env, url in asked.envs.items()}
         self._envs: dict[str, str] = {}
@@ -113,13 +131,15 @@ class Taker:
         """Opens it, and gives the name that it has here: names that may not be one are made fit."""
         name = episode.name if not why_not_a_name(episode.name) else suggestion(episode.name)
         if name not in self._episodes:
-            made = self._intake.episode(self._run, replace(episode, name=name))
+            meta = self._redactor.value(dict(episode.meta))
+            made = self._intake.episode(self._run, replace(episode, name=name, meta=meta))
             self._episodes[name] = _Taken(made)
         return name
 
     def exchange(self, name: str, exchange: Exchange) -> None:
         """Of an episode that is open. Two that arrived at one instant keep their order."""
         taken = self._episodes[name]
+        exchange = _redacted(exchange, self._redactor, taken.known)
         order = exchange.order
         while order in taken.orders:
             order = order[0] + 1, order[1]
@@ -155,6 +175,36 @@ class Taker:
         self.told.episodes = len(self._episodes)
 
 
+def _redacted(exchange: Exchange, redactor: Redactor, known: Known) -> Exchange:
+    """As a recording is: bodies that are too large to be looked at whole go through a window."""
+    if redactor.keeps:
+        return exchange
+    request, response, grown = exchange.request, exchange.response, dict[bytes, int]()
+    request = replace(request, body=_stretched(request.body, redactor.stretch(request.fields, known, of_answer=False),
+                                               grown))  # fmt: skip
+    if response is not None:
+        stretch = redactor.stretch(response.fields, known, of_answer=True)
+        response = replace(response, body=_stretched(response.body, stretch, grown))
+    return redactor.exchange(replace(exchange, request=request, response=response), known, grown)
+
+
+def _stretched(body: Body | None, stretch: Stretch, grown: dict[bytes, int]) -> Body | None:
+    if body is None or body.inline is None or body.size <= VIEW_LIMIT:
+        return body
+    pieces, at = [], 0
+    for chunk in body.chunks or (None,):
+        size = body.size if chunk is None else chunk.size
+        pieces += stretch.feed(body.inline[at : at + size], None if chunk is None else chunk.at)
+        at += size
+    pieces += stretch.end()
+    if stretch.given_up:
+        return None
+    made = body_of(b"".join(data for data, _ in pieces))
+    if made.size != body.size:
+        grown[made.digest] = made.size - body.size
+    return replace(made, chunks=tuple(Chunk(size=len(data), at=at) for data, at in pieces if at is not None))
+
+
 def run_name(asked: Asked, own: str | None, path: Path) -> str:
     """`--run`, else what the file says, else the file's own name, made fit."""
     if asked.run is not None:
@@ -162,3 +212,11 @@ def run_name(asked: Asked, own: str | None, path: Path) -> str:
     name = own or path.name.removesuffix(path.suffix) or "import"
     fit = suggestion(name)
     return fit if not why_not_a_name(fit, of="run") else f"import-{fit}"
+
+
+def key_of(secrets: Any) -> str | None:
+    """The id of the key whose tokens a file of ours holds, by what its run keeps; None: secrets are as they were."""
+    if not isinstance(secrets, Mapping) or secrets.get("kept") is not False:
+        return None
+    key = secrets.get("key")
+    return key if isinstance(key, str) else None
