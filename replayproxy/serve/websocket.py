@@ -13,7 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -105,6 +105,7 @@ class Talk:
         self._end = end_of(exchange)
         self._anchor = (asyncio.get_running_loop().time(), exchange.times.first or exchange.times.head)
         self._said: deque[tuple[int, Message]] = deque(maxlen=REMEMBERED)
+        self._ahead: deque[Message] = deque()  # read from the store, and not yet their turn
         self._number = 0
 
     async def play(self) -> None:
@@ -132,8 +133,9 @@ class Talk:
                 yield message
             return
         while batch := await asyncio.to_thread(_batch, self._source):
-            for message in batch:
-                yield message
+            self._ahead.extend(batch)
+            while self._ahead:
+                yield self._ahead.popleft()
 
     # -- what the agent says
 
@@ -286,11 +288,13 @@ class Talk:
         self._scene.replayer.left(self._serve, self._now(), text)
 
     async def _left_early(self, text: str) -> None:
-        rest = [message async for message in self._recorded() if message.from_agent]
-        if self._end in (End.AGENT_GONE, End.OPEN) and not rest:
+        if self._end in (End.AGENT_GONE, End.OPEN) and not await asyncio.to_thread(self._agent_said_more):
             self._went()  # as recorded: what the environment said after that, nobody heard
         else:
             self._departed(text)
+
+    def _agent_said_more(self) -> bool:
+        return any(message.from_agent for message in chain(self._ahead, self._source))
 
     def _missed(self, found: Unlike) -> None:
         script = self._scene.replayer.script
@@ -298,7 +302,7 @@ class Talk:
 
     async def _miss(self, got: Message, expected: Message | None) -> None:
         around = [] if expected is None else [(self._number, expected)]
-        around += await asyncio.to_thread(_following, self._source, self._number)
+        around += await asyncio.to_thread(_following, chain(self._ahead, self._source), self._number)
         around += reversed(self._said)
         found = await asyncio.to_thread(unlike, self._number, got, around)
         self._missed(found)

@@ -204,6 +204,65 @@ async def test_text_that_is_no_utf8_ends_as_it_did(store: Store, w: Wire) -> Non
     assert both.receipt["reproduced"], both.receipt
 
 
+async def test_an_agent_that_half_closes_has_left_on_both_ways(store: Store, w: Wire) -> None:
+    async def agent(socket: Client) -> None:
+        await socket.send_str("a")
+        await socket.receive(5)
+        transport = socket._response.connection.transport  # type: ignore[union-attr]
+        transport.write_eof()
+        await socket.receive(5)
+
+    both = await twice(store, w, echo, agent)
+    assert both.exchange.outcome is Outcome.CLIENT_GONE
+    assert both.recorded[0] == both.replayed[0]
+    assert both.receipt["reproduced"], both.receipt
+
+
+async def test_an_agent_that_breaks_the_protocol_is_closed_as_it_was(store: Store, w: Wire) -> None:
+    async def agent(socket: Client) -> None:
+        socket._writer.transport.write(b"\x83\x80\0\0\0\0")  # opcode 3 is reserved
+        await socket.receive(5)
+
+    both = await twice(store, w, echo, agent)
+    assert both.recorded[0][:2] == both.replayed[0][:2] == (WSMsgType.CLOSE, 1002)
+    assert both.receipt["reproduced"], both.receipt
+
+
+async def test_an_agent_may_say_everything_at_once(store: Store, w: Wire) -> None:
+    async def agent(socket: Client) -> None:
+        for number in range(20):
+            await socket.send_str(str(number))
+        for _ in range(20):
+            await socket.receive(5)
+        await socket.close()
+
+    both = await twice(store, w, echo, agent)
+    assert [data for _, data, _ in both.replayed] == [str(number) for number in range(20)]
+    assert both.receipt["reproduced"], both.receipt
+
+
+async def test_fifty_agents_at_once_are_each_recorded_apart(store: Store, w: Wire) -> None:
+    number = iter(range(50))
+
+    async def agent(socket: Client) -> None:
+        me = next(number)
+        for turn in range(5):
+            await socket.send_str(f"{me} {turn}")
+            assert (await socket.receive(10)).data == f"{me} {turn}"
+        await socket.close()
+
+    async def all_of_them(socket: Client) -> None:
+        url = str(socket._response.url)
+        await socket.close()
+        await asyncio.gather(*(visit(url, agent) for _ in range(50)))
+        await w.scribe.until(lambda: len(w.scribe.exchanges) == 51, 10)
+
+    await recorded_from(store, w, echo, all_of_them)
+    said = [[m.payload.decode() for m in one.websocket.messages] for one in w.scribe.exchanges if one.websocket]
+    whole = sorted(one for one in said if one)
+    assert whole == sorted([f"{me} {turn}" for turn in range(5) for _ in range(2)] for me in range(50))
+
+
 async def test_fifty_conversations_at_once_each_get_their_own(store: Store, w: Wire) -> None:
     async def agent(socket: Client) -> None:
         for number in range(5):

@@ -233,3 +233,20 @@ async def test_a_large_message_that_differs_at_its_end_is_found(store: Store) ->
     async with staged(store, run) as s, connected(s) as socket:
         await socket.send_str(recorded.replace('"last": 1', '"last": 2'))
         assert await closed(socket) == (4470, "messages/1/last: recorded 1, asked 2")
+
+
+async def test_places_are_told_in_a_conversation_that_lies_in_the_store(store: Store) -> None:
+    said = [part for n in range(300) for part in (agent(f'{{"n": {n}}}'), env("ok" * 20))]
+    run = record(store, {"e": [talk(*said)]})
+    async with staged(store, run) as s:
+        async with connected(s) as socket:
+            for n in range(100):
+                await socket.send_str(f'{{"n": {n}}}')
+                await socket.receive_str()
+            await socket.send_str('{"n": 105}')
+            assert await closed(socket) == (4470, "messages/201/n: recorded 100, asked 105")
+        [miss] = s.receipt()["misses"]
+    assert [(near["message"], near["state"], near["pointer"]) for near in miss["nearest"][:2]] == [
+        (201, "free", "messages/201/n"),
+        (211, "free", None),
+    ]
