@@ -284,7 +284,7 @@ class Episodes:
             "group": episode.group, "meta": dict(episode.meta), "envs": dict(episode.envs),
             "instance": dict(episode.instance), "declared": episode.declared, "state": str(episode.state),
             "ended_by": episode.ended_by, "reward": episode.reward, "outcome": episode.outcome,
-            "exchanges": exchanges, "faults": list(episode.faults),
+            "exchanges": exchanges, "faults": list(episode.faults), "aliases": [list(one) for one in episode.aliases],
         }  # fmt: skip
 
     def instances(self) -> dict[str, int]:

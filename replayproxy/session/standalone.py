@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from replayproxy import __version__
+from replayproxy.core.extract import Extractors
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.core.values import EnvWiring, Episode, Exchange, Outcome, Run
@@ -27,6 +28,7 @@ from replayproxy.session import secrecy, tally, wiring
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.camera import Plan
 from replayproxy.session.episodes import Episodes
+from replayproxy.session.identities import Identities
 from replayproxy.session.record_options import ALPHABET
 from replayproxy.session.recording import Recording
 from replayproxy.state.capture import Capture
@@ -166,8 +168,10 @@ class StandaloneRecorder:
                 config={"secrets": secrecy.wired(redactor)},
             )
         )
+        book = EpisodeBook(undeclared=undeclared, option=episode)
         self._recording = _Environments(
-            writer=self._writer, run=opened, envs=(), book=EpisodeBook(undeclared=undeclared, option=episode),
+            writer=self._writer, run=opened, envs=(), book=book,
+            identities=Identities(Extractors(()), book, secrecy.shown_as(self._writer.redactor)),
             capture=Capture([], save=self._writer.put_nodes, now=time.monotonic_ns, wall=time.time_ns),
             plan=Plan(when=()), now=time.monotonic_ns, wall=time.time_ns,
         )  # fmt: skip

@@ -175,6 +175,14 @@ async def test_an_id_that_is_the_name_of_an_open_episode_is_that_episode_s(kit: 
     assert await carried(one, "ep-42") == [("rule", False)]
 
 
+async def test_a_rule_may_name_the_episode_itself_and_a_name_that_cannot_be_is_refused(kit: Make) -> None:
+    one = kit(rules=[{"header": "X-Episode", "fills": "episode"}])
+    await Passing(one, headers={"X-Episode": "crm-7"}).whole()
+    await Passing(one, headers={"X-Episode": "crm/7"}).whole()
+    assert await carried(one, "crm-7") == [("rule", False)]
+    assert [x.carrier for x in await one.stored(UNATTRIBUTED)] == ["refused name: it contains '/'"]
+
+
 async def test_equal_values_of_two_spaces_are_two_ids(kit: Make) -> None:
     one = kit(rules=[{"path": "/a/{id}"}, {"path": "/b/{id}"}])
     await Passing(one, target="/a/1").whole()
