@@ -15,17 +15,11 @@ from typing import Any
 from replayproxy.core import jsonvalue
 from replayproxy.core.comparison import NOT_SHOWN
 from replayproxy.core.difference import Difference
+from replayproxy.core.secretnames import is_secret_name, kind_of_header
 from replayproxy.core.tokens import skeleton
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.values import Exchange, Fields
 
-_WHOLE = frozenset({b"x-api-key", b"api-key", b"mcp-session-id"})
-_CREDENTIALS = frozenset({b"authorization", b"proxy-authorization"})
-_NAMED = re.compile(
-    r"(?:.*_)?(?:password|passwd|passphrase|secret|api_?key|authorization|cookie|csrf|xsrf)"
-    r"|(?:access|refresh|id|auth|session|bearer|csrf|xsrf|csrfmiddleware)?_?token|session_?id|sid|sig|signature",
-    re.IGNORECASE,
-)
 _SHORTEST = 6  # a shorter credential would blot out words
 _LONGEST = 2000
 _FEW = 500
@@ -45,18 +39,18 @@ class Secrets:
 
     def _collect(self, fields: Fields) -> None:
         for name, value in fields:
-            lower = name.lower()
-            if lower in _CREDENTIALS:
+            kind = kind_of_header(name)
+            if kind == "authorization":
                 scheme, _, credential = value.partition(b" ")
                 self._add(credential or scheme)
                 if scheme.lower() == b"basic":
                     self._add(_basic_password(credential))
-            elif lower == b"cookie":
+            elif kind == "cookie":
                 for part in value.split(b";"):
                     self._add(part.partition(b"=")[2])
-            elif lower == b"set-cookie":
+            elif kind == "set-cookie":
                 self._add(value.partition(b";")[0].partition(b"=")[2])
-            elif lower in _WHOLE:
+            elif kind:
                 self._add(value)
 
     def _add(self, value: bytes) -> None:
@@ -114,11 +108,6 @@ def without_members(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: NOT_SHOWN if is_secret_name(name) else without_members(item) for name, item in value.items()}
     return [without_members(item) for item in value] if isinstance(value, list) else value
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a member, parameter or column is named like a credential."""
-    return bool(_NAMED.fullmatch(name.replace("-", "_")))
 
 
 def _basic_password(credential: bytes) -> bytes:

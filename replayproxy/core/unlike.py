@@ -14,7 +14,8 @@ from typing import Any
 from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import KEY_FIELDS, MULTIPART, SECRET_KEY_FIELDS, Kind, RequestKey, View, field, view
 from replayproxy.core.multipart import Part, boundary_of, parts_of
-from replayproxy.core.secrets import is_secret_name, without_members
+from replayproxy.core.secretnames import is_secret_name
+from replayproxy.core.secrets import without_members
 from replayproxy.core.values import Body, Request
 
 SHOWN = 200

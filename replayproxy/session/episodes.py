@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from replayproxy.core.redact_records import clean_episode
 from replayproxy.core.values import Episode, EpisodeState, Event, SnapshotStatus
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import Ticket
@@ -279,6 +280,7 @@ class Episodes:
         raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
 
     def _row(self, episode: Episode, exchanges: int) -> dict[str, Any]:
+        episode = clean_episode(self.recording.writer.redactor, episode)
         return {
             "episode": episode.name, "task": episode.task, "seed": episode.seed, "attempt": episode.attempt,
             "group": episode.group, "meta": dict(episode.meta), "envs": dict(episode.envs),

@@ -15,6 +15,7 @@ from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Request, Run
 from replayproxy.errors import Exit, WrongUsage
 from replayproxy.proxy.head import take_marks
 from replayproxy.serve.scene import lane_of, load_script
+from replayproxy.session import secrecy
 from replayproxy.session.replay import chosen
 from replayproxy.session.replay_rules import relaxation
 from replayproxy.storage import Reader, Resolved
@@ -39,6 +40,7 @@ def explain(reader: Reader, resolved: Resolved, question: Question) -> tuple[Doc
     request = replace(question.request, target=marks.target)
     episode = _episode(run, episodes, marks.claims.prefix or marks.claims.header or marks.claims.baggage)
     env = _env(run, question.env)
+    request = secrecy.load(reader.env.path, run).request(request, env=env)
     lane = question.lane or lane_of(marks.claims)
     script = load_script(reader, run, episode, relaxation(run, question.rules, question.today))
     replayer = Replayer(script)

@@ -7,7 +7,8 @@ import pytest
 
 from replayproxy.core.comparison import NOT_SHOWN
 from replayproxy.core.difference import Difference
-from replayproxy.core.secrets import Secrets, excerpts, is_secret_name
+from replayproxy.core.secretnames import is_secret_name
+from replayproxy.core.secrets import Secrets, excerpts
 from replayproxy.core.treediff import ABSENT
 from replayproxy.testing import exchange
 

@@ -16,10 +16,12 @@ from typing import Any
 from aiohttp import web
 
 from replayproxy.core.effects import is_write
+from replayproxy.core.redact import Redactor
 from replayproxy.core.values import EnvWiring, Episode, Exchange, Outcome, Request, Run, Snapshot, Times, Trace
 from replayproxy.drive.message import message
 from replayproxy.drive.origin import origin
 from replayproxy.drive.wire import Lines
+from replayproxy.session import secrecy
 from replayproxy.state.capture import Capture
 from replayproxy.state.loader import Loaded, load
 from replayproxy.storage import Store
@@ -234,10 +236,13 @@ class Recording:
 
 
 async def kept(
-    store: Store, recording: Recording, *, run: str = "r", episode: str = "e", seal: bool = True, **more: Any
-) -> Trace:
-    """The recording in a store, as a sealed episode."""
-    writer = store.writer()
+    store: Store, recording: Recording, *, run: str = "r", episode: str = "e", seal: bool = True,
+    redactor: Redactor | None = None, **more: Any,
+) -> Trace:  # fmt: skip
+    """The recording in a store, as a sealed episode; without its secrets where there is a redactor."""
+    writer = store.writer(redactor=redactor)
+    if redactor is not None:
+        more["config"] = {"secrets": secrecy.wired(redactor)}
     opened = writer.open_run(recording.run(run, **more), append=True)
     asked = Episode(key=0, run_key=opened.key, name=episode, opened=1, opened_wall=1, task="t", seed=1)
     made = writer.open_episode(asked)

@@ -40,8 +40,15 @@ async def agent(recording: Recording) -> None:
 
 async def redriven(
     store: Store, url: str, *addresses: str, snapshot: tuple[str, ...] = (), reset: tuple[str, ...] = (),
-    env: tuple[str, ...] | None = None, disposable: tuple[str, ...] = (), told: list[str] | None = None, **more: Any,
+    env: tuple[str, ...] | None = None, disposable: tuple[str, ...] = (),
+    credential: tuple[str, ...] = (), told: list[str] | None = None, **more: Any,
 ) -> list[Redriven]:  # fmt: skip
-    words = Words(env=(f"app={url}",) if env is None else env, snapshot=snapshot, reset=reset, disposable=disposable)
+    words = Words(
+        env=(f"app={url}",) if env is None else env,
+        snapshot=snapshot,
+        reset=reset,
+        disposable=disposable,
+        credential=credential,
+    )
     say = (told if told is not None else []).append
     return await redrive(store, Ask(addresses=addresses or ("r/e",), words=words, **more), say)
