@@ -92,49 +92,11 @@ class Credentials:
 
     def fill(self, request: Request) -> Request:
         """The request with live values; where its body grew, with the right length. Tokens nobody knows stay."""
-        fields = tuple((name, self._field(name, value)) for name, value in request.fields)
-        target = self._text(request.target, _percent)
-        body = self._body(request.body, request.fields)
-        if body is not request.body and body is not None and request.body is not None:
-            fields = tuple((n, b"%d" % body.size if n.lower() == b"content-length" else v) for n, v in fields)
-        if (fields, target) == (request.fields, request.target) and body is request.body:
-            return request
-        return replace(request, fields=fields, target=target, body=body)
+        return _Filling(self.tokens).request(request)
 
-    def _field(self, name: bytes, value: bytes) -> bytes:
-        kind = kind_of_header(name)
-        if kind == "cookie":
-            return b";".join(self._cookie(part) for part in value.split(b";"))
-        if kind == "authorization" and (basic := _basic(value)) is not None:
-            user, colon, password = basic
-            new = self._raw(user) + colon + self._raw(password)
-            return value.partition(b" ")[0] + b" " + base64.b64encode(new) if new != user + colon + password else value
-        return self._text(value, _percent) if not kind and b"://" in value else self._raw(value)
-
-    def _cookie(self, pair: bytes) -> bytes:
-        name, equals, value = pair.partition(b"=")
-        return name + equals + self._raw(value)
-
-    def _raw(self, text: bytes) -> bytes:
-        return TOKEN.sub(lambda match: self.tokens.get(match[0], match[0]), text)
-
-    def _text(self, text: bytes, code: Callable[[bytes], bytes]) -> bytes:
-        return TOKEN.sub(lambda match: code(self.tokens[match[0]]) if match[0] in self.tokens else match[0], text)
-
-    def _body(self, body: Body | None, fields: Fields) -> Body | None:
-        if body is None or not body.inline:
-            return body
-        plain = decoded(fields, body.inline)
-        if plain is None or not TOKEN.search(plain):
-            return body
-        shape = Shape.of(fields)
-        code = _percent if shape.form else _json if shape.json else bytes
-        new = self._text(plain, code)
-        if new == plain:
-            return body
-        if shape.coded:
-            new = zlib.compress(new) if shape.coding == b"deflate" else gzip.compress(new, mtime=0)
-        return body_of(new)
+    def stand_for(self, request: Request) -> Request:
+        """The request that `fill` was given, with the tokens of the live values: as it is kept and compared."""
+        return _Filling({old: self.redactor.token(live) for old, live in self.tokens.items()}).request(request)
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
@@ -183,6 +145,58 @@ class Credentials:
             for name_raw, token in _members(data):
                 called = unquote(name_raw.decode("utf-8", "replace"))
                 yield "member", called, token, given(called) if called else None
+
+
+class _Filling:
+    """Puts values in the place of tokens."""
+
+    def __init__(self, values: Mapping[bytes, bytes]) -> None:
+        self._values = values
+
+    def request(self, request: Request) -> Request:
+        fields = tuple((name, self._field(name, value)) for name, value in request.fields)
+        target = self._text(request.target, _percent)
+        body = self._body(request.body, request.fields)
+        if body is not request.body and body is not None and request.body is not None:
+            fields = tuple((n, b"%d" % body.size if n.lower() == b"content-length" else v) for n, v in fields)
+        if (fields, target) == (request.fields, request.target) and body is request.body:
+            return request
+        return replace(request, fields=fields, target=target, body=body)
+
+    def _field(self, name: bytes, value: bytes) -> bytes:
+        kind = kind_of_header(name)
+        if kind == "cookie":
+            return b";".join(self._cookie(part) for part in value.split(b";"))
+        if kind == "authorization" and (basic := _basic(value)) is not None:
+            user, colon, password = basic
+            new = self._raw(user) + colon + self._raw(password)
+            return value.partition(b" ")[0] + b" " + base64.b64encode(new) if new != user + colon + password else value
+        return self._text(value, _percent) if not kind and b"://" in value else self._raw(value)
+
+    def _cookie(self, pair: bytes) -> bytes:
+        name, equals, value = pair.partition(b"=")
+        return name + equals + self._raw(value)
+
+    def _raw(self, text: bytes) -> bytes:
+        return TOKEN.sub(lambda match: self._values.get(match[0], match[0]), text)
+
+    def _text(self, text: bytes, code: Callable[[bytes], bytes]) -> bytes:
+        return TOKEN.sub(lambda match: code(self._values[match[0]]) if match[0] in self._values else match[0], text)
+
+    def _body(self, body: Body | None, fields: Fields) -> Body | None:
+        if body is None or not body.inline:
+            return body
+        plain = decoded(fields, body.inline)
+        if plain is None or not TOKEN.search(plain):
+            return body
+        shape = Shape.of(fields)
+        code = _percent if shape.form else _json if shape.json else bytes
+        new = self._text(plain, code)
+        if new == plain:
+            return body
+        if shape.coded:
+            new = zlib.compress(new) if shape.coding == b"deflate" else gzip.compress(new, mtime=0)
+        return body_of(new)
 
 
 def _basic(value: bytes) -> tuple[bytes, bytes, bytes] | None:

@@ -60,9 +60,13 @@ class SecretBindings(Bindings):
         super().__init__(authorities, writes)
         self._held, self._redactor = held, redactor
         self.known = Known()
+        self._sent: dict[int, tuple[Request, Request]] = {}  # without credentials, and with them
 
     def apply(self, exchange: Exchange) -> Request:
-        return self._held.fill(super().apply(exchange))
+        plain = super().apply(exchange)
+        filled = self._held.fill(plain)
+        self._sent[exchange.seq] = plain, filled
+        return filled
 
     def learn(self, recorded: Exchange, sent: Request, live: Response | None) -> None:
         super().learn(recorded, sent, live)
@@ -79,7 +83,13 @@ class SecretBindings(Bindings):
 
     def clean(self, live: Exchange) -> Exchange:
         """A live exchange as it is compared, kept and shown."""
-        return self._redactor.exchange(live, self.known)
+        clean = self._redactor.exchange(live, self.known)
+        plain, filled = self._sent.get(live.seq, (None, None))
+        if plain is None or filled is None or filled.target != live.request.target:
+            return clean
+        # A live value may be too short to be found by itself: its place is known.
+        told = self._held.stand_for(plain)
+        return replace(clean, request=replace(clean.request, target=told.target))
 
     def discreet(self) -> None:
         """What is listed afterwards holds no live credential."""
