@@ -38,7 +38,8 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What came out. `words` and `coverage` by episode; `caught`: suspicion that spread, and from where."""
+    """What came out. `words` and `coverage` by episode; `caught`: suspicion that spread, and from where;
+    `unattributed`: exchanges of no episode that are neither probes nor resets."""
 
     run: str
     findings: tuple[Finding, ...]
@@ -57,6 +58,7 @@ class Judgement:
     references: tuple[Mapping[str, object], ...]
     notes: tuple[str, ...]
     episodes: Mapping[str, Episode]
+    unattributed: int
 
 
 def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
@@ -194,6 +196,7 @@ def _judgement(
         notes=("the index of values was full: flows of later values were not looked for",)
         if swept.provenance.full else (),
         episodes={name: s.episode for name, s in summaries.items()},
+        unattributed=sum(not (e.is_reset or e.is_probe) for e in source.bucket.exchanges) if source.bucket else 0,
     )  # fmt: skip
 
 

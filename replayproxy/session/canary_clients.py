@@ -26,6 +26,9 @@ LISTENER = "use the listener URL"
 NODE_SINCE = "NODE_USE_ENV_PROXY=1 needs Node 22.21, or >= 24.5 (fetch: 24.0)"
 
 
+_NODE_UNSET = "keep NODE_USE_ENV_PROXY=1 in its environment, with a Node that knows it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """`program`: the names under which it may be on PATH, or () for Python; `modules`: what its interpreter must have,
@@ -175,11 +178,11 @@ CLIENTS: tuple[Client, ...] = (
     ),
     Client(
         name="node-fetch-unset", program=("node",), argv=("-e", _NODE_FETCH, *_PLACES), ways=(("forward", "http"),),
-        without=("NODE_USE_ENV_PROXY",), past="keep NODE_USE_ENV_PROXY=1 in the agent's environment",
+        without=("NODE_USE_ENV_PROXY",), past=_NODE_UNSET,
     ),
     Client(
         name="node-http-unset", program=("node",), argv=("-e", _NODE_HTTP, *_PLACES), ways=(("forward", "http"),),
-        without=("NODE_USE_ENV_PROXY",), past="keep NODE_USE_ENV_PROXY=1 in the agent's environment",
+        without=("NODE_USE_ENV_PROXY",), past=_NODE_UNSET,
     ),
     Client(
         name="curl", program=("curl",), argv=(*_CURL, "{url}"), ways=(*REVERSE, *FORWARD),

@@ -56,6 +56,7 @@ def document(judgement: Judgement, demands: Demands, only: Collection[str] | Non
         "rewards": _rewards(judgement, names),
         "snapshots": {"missing": judgement.missing, "torn": judgement.torn, "late": judgement.late},
         "exchanges": judgement.exchanges,
+        "unattributed": judgement.unattributed,
         "notes": list(judgement.notes),
         "why": reasons(judgement, demands, only),
         "detectors": DETECTORS,
@@ -140,6 +141,9 @@ def _reasons(judgement: Judgement, demands: Demands, only: Collection[str] | Non
         lacking = [name for name in counted if kind.value not in judgement.coverage[name].checked]
         if lacking:
             found.append((Exit.UNJUDGED, f"{kind} was not looked for in {len(lacking)} of {len(counted)} episodes"))
+    if not found and only is None and (strays := judgement.unattributed):
+        # It hides nothing that was found; but a run part of whose traffic is nobody's does not pass.
+        found.append((Exit.UNJUDGED, f"{strays:,} {'exchange is' if strays == 1 else 'exchanges are'} unattributed"))
     return found
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from replayproxy.core.values import UNATTRIBUTED, Episode
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.session.check import Checked, check, fail_on, required
 from replayproxy.session.check_document import Demands, merged
 from replayproxy.session.look import looking
 from replayproxy.storage import Store
+from replayproxy.testing import exchange
 from tests.detect.bench import Bench, script
 from tests.detect.kept import keep
 
@@ -116,6 +118,30 @@ def test_a_run_in_which_nothing_was_recorded_is_3(store: Store) -> None:
     assert one.exit == 3
     assert one.to_json()["why"] == ["no sealed episode with an exchange"]
     assert one.to_json()["failure_rate"] is None
+
+
+@pytest.mark.parametrize("mark", ["is_reset", "is_probe", None])
+def test_a_run_with_traffic_of_no_episode_does_not_pass_unless_it_is_resets_and_probes(
+    store: Store, mark: str | None
+) -> None:
+    run = keep(store, bench(LOOK, LOOK))
+    writer = store.writer()
+    bucket = writer.open_episode(Episode(key=0, run_key=run.key, name=UNATTRIBUTED, opened=0, opened_wall=0))
+    writer.put_exchange(bucket.key, exchange("GET", "/deals", **({mark: True} if mark else {})))
+    writer.close()
+    (one,) = judged(store, "r")
+    assert (one.exit, one.to_json()["unattributed"]) == ((0, 0) if mark else (3, 1))
+    assert one.to_json()["why"] == ([] if mark else ["1 exchange is unattributed"])
+    assert judged(store, "r/e0")[0].exit == 0
+
+
+def test_what_is_found_weighs_more_than_traffic_of_no_episode(store: Store) -> None:
+    run = keep(store, bench(PATCH, faults=("stale",)))
+    writer = store.writer()
+    bucket = writer.open_episode(Episode(key=0, run_key=run.key, name=UNATTRIBUTED, opened=0, opened_wall=0))
+    writer.put_exchange(bucket.key, exchange("GET", "/other"))
+    writer.close()
+    assert judged(store, "r")[0].exit == 1
 
 
 def test_what_no_check_could_look_into_is_3_and_unknown(store: Store) -> None:
