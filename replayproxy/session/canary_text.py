@@ -42,7 +42,7 @@ def _check(group: Sequence[Canary]) -> Check:
     elif first.result == "passed-by":
         end = f"would silently pass by -> {first.hint}"
     else:
-        end = f"failed: {first.hint}"
+        end = f"failed: {first.hint} -> alone: --clients {','.join(_words(group))}"
     good = first.result == "recorded" and first.episode
     level: Level = "ok" if good else "FAIL" if first.named else "WARN"
     code = Exit.UNJUDGED if level == "FAIL" else Exit.OK
@@ -55,6 +55,11 @@ def _names(group: Iterable[Canary]) -> list[str]:
     for one in group:
         transports.setdefault(f"{one.client.name}/{one.version}", []).append(one.transport)
     return [name if ways == ["http"] else f"{name} ({', '.join(ways)})" for name, ways in transports.items()]
+
+
+def _words(group: Iterable[Canary]) -> list[str]:
+    """As `--clients` takes them."""
+    return list(dict.fromkeys(f"{one.client.name}:{one.style}" for one in group))
 
 
 def _interpreters(canaries: Sequence[Canary]) -> list[Check]:
@@ -76,8 +81,7 @@ def _not_tried(canaries: Sequence[Canary]) -> list[Check]:
     shown = [name if name == need else f"{name} ({need})" for name, need in needs.items()]
     texts = {
         "not tried, because they are not there: " + ", ".join(shown): absent,
-        f"not tried, because {NO_TIME}: "
-        + ", ".join(dict.fromkeys(f"{one.client.name}:{one.style}" for one in late)): late,
+        f"not tried, because {NO_TIME}: " + ", ".join(_words(late)): late,
     }
     return [
         Check(

@@ -4,7 +4,9 @@ lead? The recording goes to a store that is thrown away."""
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +20,7 @@ from replayproxy.errors import Exit, Problem
 from replayproxy.session.camera import Plan
 from replayproxy.session.canary_process import ended
 from replayproxy.session.diagnosis import Diagnosis
-from replayproxy.session.proxied import proxy_variables
+from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec, address_of
@@ -45,7 +47,9 @@ async def through_listeners(options: RecordOptions, found: Diagnosis) -> Mapping
         exchanges = seen.get(env, [])
         lost = [client for client, ran in clients.items() if ran and not _agents(exchanges, client)]
         names = ", ".join(client for client, ran in clients.items() if ran)
-        if lost:
+        if not names:
+            found.add("FAIL", env, f"{env} by listener URL: no client got an answer", Exit.UNJUDGED)
+        elif lost:
             found.add("FAIL", env, f"{env} by listener URL: {', '.join(lost)} not recorded", Exit.UNJUDGED)
         else:
             found.add("ok", env, f"{env} by listener URL: {names} recorded")
@@ -60,8 +64,9 @@ async def _recorded(options: RecordOptions) -> tuple[dict[str, dict[str, bool]],
         sent: dict[str, dict[str, bool]] = {}
         try:
             await recorder.start()
+            trusted = recorder.authority.certificate if recorder.authority else None
             for env, url in recorder.addresses.plain_urls().items():
-                sent[env] = await _by_each_client(url + "/")
+                sent[env] = await _by_each_client(url + "/", trusted)
             await recorder.stop(asyncio.get_running_loop().time() + LIMIT)
         finally:
             await recorder.abandon()
@@ -74,28 +79,30 @@ async def _recorded(options: RecordOptions) -> tuple[dict[str, dict[str, bool]],
         return sent, seen
 
 
-async def _by_each_client(url: str) -> dict[str, bool]:
-    ran = {"aiohttp": await _by_aiohttp(url)}
-    if curl := shutil.which("curl"):
-        ran["curl"] = await _by_command(curl, "-s", "-o", "/dev/null", "--max-time", "5", "--noproxy", "*", url)
-    if node := shutil.which("node"):
-        ran["node"] = await _by_command(node, "-e", NODE, url)
+async def _by_each_client(url: str, trusted: Path | None) -> dict[str, bool]:
+    """{client: whether it got an answer}. `trusted`: the CA that a child of `record` would be told of."""
+    environ = {**os.environ, **(ca_variables(str(trusted)) if trusted else {})}
+    words = {
+        "curl": ("-s", "-o", "/dev/null", "--max-time", "5", "--noproxy", "*", url),
+        "node": ("-e", NODE, url),
+    }
+    ran = {"aiohttp": await _by_aiohttp(url, trusted)}
+    for client, given in words.items():
+        if program := shutil.which(client):
+            # One that fails does so for a reason of its own: an old node has no fetch.
+            ran[client] = (await ended((program, *given), seconds=LIMIT * 2, environ=environ)).code == 0
     return ran
 
 
-async def _by_aiohttp(url: str) -> bool:
+async def _by_aiohttp(url: str, trusted: Path | None) -> bool:
+    tls = ssl.create_default_context(cafile=str(trusted)) if trusted else True
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT)) as http:
-            async with http.get(url, allow_redirects=False) as answer:
+            async with http.get(url, allow_redirects=False, ssl=tls) as answer:
                 await answer.read()
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
     return True
-
-
-async def _by_command(*words: str) -> bool:
-    """False: the client could not do it, for a reason of its own (an old node has no fetch)."""
-    return (await ended(words, seconds=LIMIT * 2)).code == 0
 
 
 def _agents(exchanges: Sequence[Exchange], client: str) -> bool:

@@ -50,8 +50,13 @@ def test_one_that_is_recorded_in_no_episode_is_not_well() -> None:
 
 
 def test_one_that_failed_says_why() -> None:
-    failed = canary("a", result="failed", episode=False, hint="no end within 5 s")
-    assert lines(failed) == [("WARN", "listener URL, path appended: a/1.0: failed: no end within 5 s")]
+    failed = [canary(name, result="failed", episode=False, hint="no end") for name in "ab"]
+    assert lines(*failed) == [
+        (
+            "WARN",
+            "listener URL, path appended: a/1.0, b/1.0: failed: no end -> alone: --clients a:append,b:append",
+        )
+    ]
 
 
 def test_one_that_there_was_no_time_for_is_no_failure_of_it_and_no_success() -> None:

@@ -68,6 +68,21 @@ async def test_a_wiring_that_records_is_ok_and_what_it_lacks_is_a_warning(url: s
     assert found.document()["clients"] == []
 
 
+async def test_behind_a_tls_listener_the_clients_trust_what_a_child_would_be_told_of(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec(name="crm", upstream=url, tls=True)
+    assert level(await diagnose(options(spec)), "crm by listener URL: aiohttp recorded") == ["ok"]
+
+    async def cannot(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(doctor_listeners, "_by_aiohttp", cannot)
+    found = await diagnose(options(spec))
+    assert level(found, "crm by listener URL: no client got an answer") == ["FAIL"]
+    assert found.exit == 3
+
+
 async def test_an_environment_that_does_not_answer_is_5_and_the_others_are_still_tried(url: str) -> None:
     found = await diagnose(
         options(
