@@ -218,19 +218,23 @@ async def test_many_idle_connections_do_not_matter_to_one_that_is_recorded(tmp_p
         wired = f"app=http://127.0.0.1:{far.port}"
         async with program(tmp_path, "record", "--run", "r", "--episode", "e", "--env", wired) as one:
             await waits(one.port, 50)
-            before, memory = statistics.median(await waits(one.port, 300)), one.memory()
+            before, memory = await waits(one.port, 300), one.memory()
             for _ in range(0, IDLE, 200):
                 idle += await asyncio.gather(*(talker(one.port) for _ in range(200)))
             await asyncio.sleep(1)
             held = one.memory() - memory
-            after = statistics.median(await waits(one.port, 300))
+            after = await waits(one.port, 300)
             for agent in idle:
                 agent.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         far.server.close()
-    print(
-        f"{IDLE} idle: median {before * 1000:.2f} ms before, {after * 1000:.2f} ms with them; {held / IDLE / 1024:.1f} KiB each"
-    )
-    assert after < 2 * before + 0.003
+    told = [f"{statistics.median(each) * 1000:.2f} ms (p10 {quick(each) * 1000:.2f})" for each in (before, after)]
+    print(f"{IDLE} idle: median {told[0]} before, {told[1]} with them; {held / IDLE / 1024:.1f} KiB each")
+    assert quick(after) < 2 * quick(before) + 0.003
     assert held / IDLE < 64 * 1024
+
+
+def quick(took: list[float]) -> float:
+    """The tenth percentile: what it takes where no other program is in the way."""
+    return sorted(took)[len(took) // 10]
