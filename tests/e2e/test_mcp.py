@@ -59,6 +59,20 @@ def test_mcp_replays_with_the_server_stopped(lab: Lab, era: str, no_contact: Cal
     assert counter.count() == 0
 
 
+@pytest.mark.parametrize("ids", ["later", "uuid"])
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_names_its_calls_otherwise_is_understood_and_each_name_is_listed(
+    lab: Lab, era: str, ids: str
+) -> None:
+    recorded(lab, era)
+    ran = lab.run("replay", "nightly/e1", "--json", "--", *agent(era), "--ids", ids)
+    assert ran.code == 0, ran.out + ran.err
+    assert ran.json["reproduced"] is True
+    bound = [one for one in ran.json["bindings"] if one["place"] == "body/id"]
+    assert len(bound) >= 13
+    assert all(str(one["live"]).isdigit() is (ids == "later") for one in bound)
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_mcp_redriven_to_a_fresh_server_is_the_same(lab: Lab, era: str) -> None:
     recorded(lab, era)

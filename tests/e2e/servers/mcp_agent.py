@@ -6,15 +6,25 @@ import argparse
 import asyncio
 import json
 import os
+from itertools import count
+from uuid import uuid4
 
 from mcp import ClientSession
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--era", choices=["session", "stateless"], default="session")
+parser.add_argument("--ids", choices=["own", "later", "uuid"], default="own", help="how calls are named")
 given = parser.parse_args()
 URL = os.environ["REPLAYPROXY_URL_NOTES"] + "/mcp"
+
+
+def named_otherwise():
+    """The SDK counts from 1; another client, or another version of it, may not."""
+    first = count(1001)
+    JSONRPCDispatcher._allocate_id = lambda self: next(first) if given.ids == "later" else str(uuid4())
 
 
 async def work(call):
@@ -46,4 +56,6 @@ async def main():
     print(json.dumps([[result.is_error, [c.text for c in result.content]] for result in seen]))
 
 
+if given.ids != "own":
+    named_otherwise()
 asyncio.run(main())
