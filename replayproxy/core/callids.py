@@ -14,6 +14,9 @@ from replayproxy.core.canonical import Kind, RequestKey, digest, key_of, view
 from replayproxy.core.mint import json_text
 from replayproxy.core.values import Request
 
+CALLS = b"calls:"
+"""How the key of a body begins that holds calls with ids."""
+
 type Ids = tuple[tuple[str, str], ...]
 """(pointer, JSON text) of every id that a client chose, in order."""
 
@@ -27,7 +30,7 @@ def replay_key(env: str, request: Request) -> tuple[RequestKey, Ids]:
     tree = _without_ids(seen.value, found)
     if not found:
         return key_of(env, request, seen.key), ()
-    return key_of(env, request, b"calls:" + digest(jsonvalue.canonical(tree))), tuple(found)
+    return key_of(env, request, CALLS + digest(jsonvalue.canonical(tree))), tuple(found)
 
 
 def _without_ids(tree: Any, found: list[tuple[str, str]]) -> Any:

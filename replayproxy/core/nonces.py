@@ -8,6 +8,8 @@ environment, unless the request creates one. Such a value stays in the key as it
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +39,19 @@ VALUES, CREDENTIALS = "value", "credential"
 
 TOKEN = re.compile(r"rp-secret-[a-z2-7]{24}")
 """What stands in a recording for a credential."""
+
+
+def credential_form(text: str) -> str | None:
+    """What is around the token that stands for a credential, `user:*` where it is the password of `Basic`; None: the
+    text is no such token."""
+    if TOKEN.fullmatch(text):
+        return "*"
+    try:
+        plain = base64.b64decode(text, validate=True).decode("latin-1") if len(text) % 4 == 0 else ""
+    except (binascii.Error, ValueError):
+        return None
+    return TOKEN.sub("*", plain) if TOKEN.search(plain) else None
+
 
 HOLE = "~hole~"
 _FEW = 16  # so many are looked for one by one; more by a set of the answer's tokens
@@ -70,7 +85,7 @@ def shape_of(env: str, request: Request) -> Shape | None:
     def lookup(place: str, scopes: tuple[Scope, ...], text: str) -> str | None:
         if VALUE not in scopes or (boundary and boundary.strip("-") in text):
             return None
-        if place.startswith("header/") and not (_is_key_header(place) and TOKEN.fullmatch(text)):
+        if place.startswith("header/") and not (_is_key_header(place) and credential_form(text)):
             return None
         found.append(Slot(_as_shown(place), text))
         return HOLE
@@ -131,11 +146,11 @@ class Origins:
 
     def minted(self, answers: Sequence[Exchange], load: Callable[[Body], Body]) -> Mapping[str, str]:
         """The scope of every minted value. `answers` are the exchanges by place; `load` gives a body's bytes."""
-        scopes = {value: CREDENTIALS for value in self._first if self._foreign and TOKEN.fullmatch(value)}
+        scopes = {value: CREDENTIALS for value in self._first if self._foreign and credential_form(value)}
         collections = {env: _words(paths) for env, paths in self._paths.items()}
         candidates = {
             value for value, (env, owner) in self._introduced.items()
-            if value not in scopes and owner not in collections[env] and not TOKEN.fullmatch(value)
+            if value not in scopes and owner not in collections[env] and credential_form(value) is None
         }  # fmt: skip
         for text in self._elsewhere() if candidates else ():
             candidates -= _among(text, candidates)
@@ -284,7 +299,7 @@ class Renaming:
 def alike(was: Slot, now: str) -> bool:
     """Whether a live value can be another of the kind that was recorded."""
     if was.scope == CREDENTIALS:
-        return bool(TOKEN.fullmatch(now))
+        return credential_form(was.value) == credential_form(now)
     return was.scope != VALUES or was.value == now or fresh_alike(was.value, now)
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from replayproxy.core.redact import Known, Redactor
 from replayproxy.core.script import Heard
-from replayproxy.core.values import Body, Fields, Request
+from replayproxy.core.values import Body, Fields, Request, Run
 from replayproxy.serve.bodies import Content, read_body
 
 IN_LINE = 64 * 1024
@@ -20,6 +20,12 @@ def cleaned(redactor: Redactor, env: str, heard: Heard, known: Known | None = No
     asked = heard.request()
     clean = redactor.request(asked, known, env=env)
     return heard if clean is asked else Heard(heard.method, clean.target, clean.fields, clean.body)
+
+
+def is_foreign(redactor: Redactor, run: Run) -> bool:
+    """Whether the run's tokens were made with another key, so that no live credential gives one of them."""
+    said = run.config.get("secrets")
+    return said is not None and not said.get("kept") and not redactor.keeps and said.get("key") != redactor.key_id
 
 
 class Discretion:

@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
+from replayproxy.core.callids import CALLS
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.receipt import MISS_STATUS, Document, message_document, no_episode_document
 from replayproxy.core.replayer import Grade, Miss, Serve
@@ -248,9 +249,12 @@ class Origin:
     ) -> Ending:
         env = visit.door.env
         heard = await self._discreet.heard(env, heard, scene.shown)
-        asked = scene.replayer.script.known(env, heard) or await self._identified(scene, env, heard)
-        if heard.body is not None and heard.body.size > PARSE_INLINE and not scene.replayer.has_equal(asked, lane):
-            asked = await asyncio.to_thread(scene.replayer.script.loosened, asked)
+        script = scene.replayer.script
+        asked = script.known(env, heard)
+        if asked is None:
+            asked = await self._identified(scene, env, heard)
+        if heard.body is not None and heard.body.size > PARSE_INLINE:
+            asked = await self._looked_into(scene, asked, lane)
         found = scene.replayer.ask(asked, lane, self._now())
         if isinstance(found, Miss):
             document = await scene.explain(found)
@@ -306,6 +310,15 @@ class Origin:
         if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
             await request.writer.write(CONTINUE)
         return await self._discreet.body(visit.fields, request.content)
+
+    async def _looked_into(self, scene: Scene, asked: Identified, lane: str) -> Identified:
+        """A large request with all that a match may need of its body, taken out in another thread."""
+        script = scene.replayer.script
+        if asked.ids is None and asked.key.body.startswith(CALLS):
+            asked = await asyncio.to_thread(script.identify, asked.env, asked.heard)
+        if scene.replayer.has_equal(asked, lane):
+            return asked
+        return await asyncio.to_thread(script.loosened, asked)
 
     async def _identified(self, scene: Scene, env: str, heard: Heard) -> Identified:
         script = scene.replayer.script

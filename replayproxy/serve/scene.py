@@ -19,7 +19,7 @@ from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.script import Entry, Heard, Script, build
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Message, Run
 from replayproxy.errors import DamagedRecord
-from replayproxy.serve.discretion import cleaned
+from replayproxy.serve.discretion import cleaned, is_foreign
 from replayproxy.serve.identity import Known
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import renamed
@@ -33,8 +33,13 @@ STRAYS_KEPT = 1000
 LANES_KEPT = 10_000
 
 
-def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | None = None) -> Script:
-    """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged."""
+def load_script(
+    reader: Reader, run: Run, episode: Episode, rules: Relaxation | None = None, redactor: Redactor | None = None
+) -> Script:
+    """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged.
+
+    `redactor`: that of the live requests; where the run's was another, credentials bind.
+    """
 
     def load(body: Body) -> Body:
         return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
@@ -48,6 +53,7 @@ def load_script(reader: Reader, run: Run, episode: Episode, rules: Relaxation | 
         events=reader.events(episode),
         rules=rules,
         elsewhere=lambda: _told_elsewhere(reader, run, episode),
+        foreign_secrets=redactor is not None and is_foreign(redactor, run),
     )
     if episode.seal is not None and episode.seal.exchanges != len(script.entries):
         raise DamagedRecord(
@@ -281,7 +287,7 @@ class Stage:
         return scene
 
     def _read(self, episode: Episode) -> tuple[Script, list[Ready | None], set[Alias]]:
-        script, prepare = load_script(self._reader, self.run, episode, self.rules), self._prepare
+        script, prepare = load_script(self._reader, self.run, episode, self.rules, self.redactor), self._prepare
         known = self.known
         aliases = known.aliases_of(entry.exchange for entry in script.entries) if known else set()
         return script, [prepare(entry) if prepare else None for entry in script.entries], aliases

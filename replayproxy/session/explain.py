@@ -9,6 +9,7 @@ from datetime import date
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Document, binding_document, miss_document, named
+from replayproxy.core.redact import Known
 from replayproxy.core.replayer import Miss, Replayer
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Request, Run
@@ -42,8 +43,10 @@ def explain(reader: Reader, resolved: Resolved, question: Question) -> tuple[Doc
     env = _env(run, question.env)
     request = secrecy.load(reader.env.path, run).request(request, env=env)
     lane = question.lane or lane_of(marks.claims)
-    script = load_script(reader, run, episode, relaxation(run, question.rules, question.today))
+    redactor = secrecy.load(reader.env.path, run)
+    script = load_script(reader, run, episode, relaxation(run, question.rules, question.today), redactor)
     replayer = Replayer(script)
+    request = redactor.request(request, Known(), env=env)  # as a replay does: what is asked is shown
     found = replayer.ask(script.identify(env, request), lane)
     asked = {"env": env, "lane": lane, "request": named(request)}
     if isinstance(found, Miss):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from replayproxy.core.values import EnvWiring, Run
+from replayproxy.session import secrecy
 from replayproxy.storage import open_store
 from replayproxy.testing import episode, exchange, trace
 from tests.cli.conftest import Call, Told
@@ -107,3 +108,23 @@ def test_what_cannot_be_asked_is_told_in_one_line(
     told = ask(call, monkeypatch, raw, *arguments, address=address)
     assert told.code == code
     assert len(told.err.strip().splitlines()) == 1
+
+
+def test_a_credential_is_matched_as_a_replay_does_and_never_shown(
+    call: Call, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(shop) as store:
+        redactor = secrecy.for_recording(shop)
+        writer = store.writer()
+        envs = {"app": EnvWiring(name="app", upstream="http://127.0.0.1:9")}
+        config = {"secrets": secrecy.wired(redactor)}
+        made = writer.open_run(Run(key=0, name="s", opened_wall=2, envs=envs, config=config))
+        opened = writer.open_episode(episode("e", run_key=made.key))
+        asked = exchange("GET", "/x", request_headers={"Authorization": "Bearer planted-secret-1"})
+        writer.put_exchange(opened.key, redactor.exchange(asked))
+        writer.seal(opened).result(5)
+        writer.close()
+    served = ask(call, monkeypatch, "GET /x HTTP/1.1\nAuthorization: Bearer planted-secret-1\n\n", address="s/e")
+    missed = ask(call, monkeypatch, "GET /x HTTP/1.1\nAuthorization: Bearer planted-secret-2\n\n", address="s/e")
+    assert (served.code, missed.code) == (0, 1)
+    assert "planted" not in served.text + missed.text + served.err + missed.err

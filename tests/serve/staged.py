@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replayproxy.core.receipt import Document
+from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import EnvWiring, Exchange, Run
@@ -93,6 +94,7 @@ async def staged(
     unmarked: str | None = None,
     prepared: bool = True,
     rules: Relaxation | None = None,
+    redactor: Redactor | None = None,
 ) -> AsyncIterator[Staged]:
     """The run, or one episode of it, on stage: one door for each environment. `prepared`: as in a real replay."""
     reader = store.reader()
@@ -100,7 +102,7 @@ async def staged(
     dialect = RecordedDialect(run)
     stage = Stage(
         reader, run, chosen, sole=sole is not None, order=order, now=time.monotonic_ns, unmarked=unmarked,
-        rules=rules,
+        rules=rules, redactor=redactor,
         prepare=(lambda entry: ready(entry, dialect.is_plain)) if prepared else None,
     )  # fmt: skip
     stage.known = load_known(reader, run, stage.episodes, shown=lambda value: value, touched=stage.touched)
