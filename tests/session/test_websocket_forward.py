@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from replayproxy.storage import open_store
 from tests.session.test_replay_forward import Lab
 from tests.session.tls_server import TlsFiles, https_site, make_tls_files
 
@@ -22,7 +23,8 @@ async def main(out, say, *urls):
         for url in urls:
             proxy = os.environ[url.partition(":")[0] + "_proxy"]
             async with session.ws_connect(url + "/ws?x=1", proxy=proxy, autoclose=False) as socket:
-                await socket.send_str(json.dumps({"say": say}))
+                key = {"api_key": os.environ["KEY"]} if "KEY" in os.environ else {}
+                await socket.send_str(json.dumps({"say": say, **key}))
                 got = await socket.receive(10)
                 seen.append([got.type.value, got.data, got.extra])
                 await socket.close(code=4001, message=b"bye")
@@ -67,3 +69,31 @@ async def test_conversations_replay_through_the_same_front(tmp_path: Path, files
     assert json.loads((tmp_path / "other").read_text()) == [[8, 4470, "messages/1/say: recorded hi, asked ho"]], (
         "the close passes the front with its code and reason"
     )
+
+
+async def test_a_secret_in_a_message_is_stored_as_its_token_and_matches(
+    tmp_path: Path, files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "planted-hunter2-hunter2"
+    monkeypatch.setenv("KEY", secret)
+    lab = Lab(tmp_path, files)
+    script = tmp_path / "agent.py"
+    script.write_text(AGENT)
+    async with https_site(speaks, None) as plain:
+        line = " ".join([sys.executable, str(script), str(tmp_path / "seen"), "hi", plain])
+        await lab.record(line, episode="e")
+        assert secret in (tmp_path / "seen").read_text(), "the traffic is never altered"
+    kept = b"".join(path.read_bytes() for path in lab.store.rglob("*") if path.is_file())
+    assert secret.encode() not in kept
+    with open_store(lab.store) as store:
+        reader = store.reader()
+        (one,) = reader.exchanges(reader.episode(reader.run("r"), "e"), bodies=1 << 20)
+        assert one.websocket is not None
+        said = [message.payload.decode() for message in one.websocket.messages]
+    assert all("rp-secret-" in each and secret not in each for each in said)
+    came = await lab.replay(line)
+    assert came.receipt["reproduced"] is True, came.receipt
+    monkeypatch.setenv("KEY", "planted-another-one-else")
+    came = await lab.replay(line)
+    assert came.receipt["first_divergence"]["pointer"] == "messages/1/api_key"
+    assert "planted" not in json.dumps(came.receipt)
