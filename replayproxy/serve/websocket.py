@@ -12,9 +12,7 @@ import base64
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -22,6 +20,7 @@ from replayproxy.core.conversation import ABNORMAL, NO_CODE, Conversation, End, 
 from replayproxy.core.receipt import MISS_CLOSE, Document, message_document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.values import Exchange, Fields, Message
+from replayproxy.serve.hearing import STOPPED, Closing, Ear
 from replayproxy.serve.scene import Scene
 from replayproxy.serve.sending import Pace
 from replayproxy.serve.visit import Asked
@@ -73,18 +72,6 @@ def handshake(exchange: Exchange, fields: Fields, key: str) -> bytes:
     return b"HTTP/1.1 101 %b\r\n%b\r\n" % (exchange.response.reason or b"Switching Protocols", lines(tuple(told)))
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The agent's end of the conversation. `gone`: without a close frame. `reason` None: not known."""
-
-    code: int
-    reason: str | None = None
-    gone: bool = False
-
-
-GONE, STOPPED = Closing(ABNORMAL, gone=True), Closing(ABNORMAL, gone=True)
-
-
 class Talk:
     """One conversation with one agent."""
 
@@ -97,9 +84,8 @@ class Talk:
         self.lost = asyncio.Event()
         self._socket, self._scene, self._serve, self._source = socket, scene, serve, source
         self._pace, self._now, self._tell, self._hold_limit = pace, now, tell, hold
-        self._first = clean(first) if first else None  # what was read before it was known whose the conversation is
-        self._stop = asyncio.ensure_future(stopping.wait())
-        self._clean = clean  # takes the secrets out of what the agent says
+        # `first` was read before it was known whose the conversation is.
+        self._ear = Ear(socket, stopping, now=now, clean=clean, first=first)
         self._state = Conversation(serve.renames, serve.entry.seq)
         exchange = self._exchange = serve.entry.exchange
         self._end = end_of(exchange)
@@ -110,6 +96,7 @@ class Talk:
 
     async def play(self) -> None:
         """Returns when it is over and judged. The caller closes the connection."""
+        self._ear.begin()
         try:
             async for message in self._recorded():
                 self._number += 1
@@ -124,7 +111,7 @@ class Talk:
             raise
         finally:
             self._scene.replayer.bound(self._state.bindings)
-            self._stop.cancel()
+            self._ear.end()
 
     async def _recorded(self) -> AsyncIterator[Message]:
         talk = self._exchange.websocket
@@ -139,33 +126,8 @@ class Talk:
 
     # -- what the agent says
 
-    async def _receive(self) -> Message | Closing:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        received = asyncio.ensure_future(self._socket.receive())
-        try:
-            await asyncio.wait({received, self._stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not received.done():
-                return STOPPED
-            return self._understood(received.result())
-        finally:
-            received.cancel()
-
-    def _understood(self, got: Any) -> Message | Closing:
-        if got.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-            text, payload = got.type is WSMsgType.TEXT, bytes(got.data)
-            if text and not _is_utf8(payload):
-                return Closing(1007)
-            return self._clean(Message(from_agent=True, text=text, payload=payload, at=self._now()))
-        if got.type is WSMsgType.CLOSE:
-            return Closing(got.data or NO_CODE, got.extra or "")
-        if got.type is WSMsgType.ERROR:
-            return Closing(int(getattr(got.data, "code", None) or 1002))
-        return GONE
-
     async def _hear(self, recorded: Message) -> bool:
-        got = await self._receive()
+        got = await self._ear.next()
         if isinstance(got, Closing):
             await self._closed_early(got)
             return False
@@ -205,9 +167,7 @@ class Talk:
             return
         due = self._anchor[0] + self._pace.seconds(instant - self._anchor[1])
         if (left := due - asyncio.get_running_loop().time()) > 0:
-            lost = asyncio.ensure_future(self.lost.wait())
-            await asyncio.wait({lost, self._stop}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            lost.cancel()
+            await self._ear.pause(left, self.lost)
 
     async def _close(self, code: int, reason: str | bytes) -> None:
         """A close frame as it was recorded; one without a code is empty."""
@@ -222,7 +182,7 @@ class Talk:
         """After our close frame: until the agent has answered it, or left."""
         try:
             async with asyncio.timeout(CLOSE_GRACE):
-                while not isinstance(await self._receive(), Closing):
+                while not isinstance(await self._ear.next(), Closing):
                     pass
         except (TimeoutError, ConnectionError):
             return
@@ -245,7 +205,7 @@ class Talk:
     async def _agent_closed(self) -> None:
         talk = self._exchange.websocket
         assert talk is not None
-        got = await self._receive()
+        got = await self._ear.next()
         if isinstance(got, Message):
             await self._miss(got, None)
         elif got.gone:
@@ -266,7 +226,7 @@ class Talk:
         self._scene.done(self._serve)
         try:
             async with asyncio.timeout(self._hold_limit):
-                got = await self._receive()
+                got = await self._ear.next()
         except TimeoutError:
             self._scene.replayer.stayed(self._serve, self._now())
             return
@@ -331,14 +291,6 @@ def _following(source: Iterator[Message], number: int) -> list[tuple[int, Messag
     """What the agent said later in the recording, small messages only."""
     later = enumerate(islice(source, 4 * BATCH_MESSAGES), number + 1)
     return [(at, message) for at, message in later if message.from_agent and len(message.payload) <= PARSE_INLINE]
-
-
-def _is_utf8(payload: bytes) -> bool:
-    try:
-        payload.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def no_handshake(why: str) -> Unlike:

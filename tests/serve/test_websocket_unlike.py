@@ -178,6 +178,19 @@ async def test_messages_of_the_environment_keep_their_pace(
     assert least <= took <= most
 
 
+async def test_a_ping_is_answered_while_a_recorded_pause_is_kept(store: Store) -> None:
+    run = record(store, {"e": [talk(agent("go", 100), env("late", 1100), took_ms=1200)]})
+    async with staged(store, run, pace=Pace(speed=1.0)) as s, connected(s, autoping=False) as socket:
+        await socket.send_str("go")
+        await socket.ping(b"alive?")
+        began = time.monotonic()
+        got = await socket.receive(5)
+        assert (got.type, bytes(got.data)) == (WSMsgType.PONG, b"alive?")
+        assert time.monotonic() - began < 0.5
+        assert await socket.receive_str() == "late"
+        await socket.close()
+
+
 async def test_others_are_served_while_a_conversation_waits(store: Store) -> None:
     open_one = talk(agent("a"), env("b"), lane="left")
     run = record(store, {"e": [open_one, exchange("GET", "/x", body=b"plain", at_ms=5)]})
