@@ -200,7 +200,7 @@ class FrontAddon:
             reason = data.conn.error or "the TLS handshake failed"
             self._watcher.unreadable(f"a TLS connection that the agent did not accept: {reason}")
 
-    def unreadable_request(self, client: Client) -> None:
+    def unreadable_request(self, data: object) -> None:
         self._watcher.unreadable("what came is no HTTP request: answered 400, or closed")
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:

@@ -21,9 +21,11 @@ from mitmproxy.proxy.layers.http import _base, _events, _http2
 
 from replayproxy.core.values import Fields, Outcome
 from replayproxy.proxy import problems
+from replayproxy.proxy.bounds import Unreadable, UnreadableRequestHook
 from replayproxy.proxy.layers import OUTCOMES, EnvironmentFault, ResponseInformational
 
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
+_PROTOCOL_ERROR = h2.errors.ErrorCodes.PROTOCOL_ERROR.value
 _LEFT = ("stream reset by client", "peer closed connection", "HTTP/2 connection closed")
 """How mitmproxy's messages begin where it was the peer that ended it."""
 
@@ -50,6 +52,11 @@ class AgentHttp2(_http2.Http2Server):
                 if isinstance(command, _base.ReceiveHttp) and isinstance(command.event, _events.RequestProtocolError):
                     command = _base.ReceiveHttp(_left(command.event))
                 yield command
+
+    def protocol_error(self, message: str, error_code: int = _PROTOCOL_ERROR) -> CommandGenerator[None]:
+        if not self.streams:  # where there are some, each of them tells of its end
+            yield UnreadableRequestHook(Unreadable(self.context.client, message))
+        yield from super().protocol_error(message, error_code)
 
     def _send_head(self, stream_id: int, status: int, fields: Fields) -> None:
         if self.is_open_for_us(stream_id):

@@ -209,7 +209,7 @@ class _House:
         self._control = ControlServer(application(desk, token=self._options.token, hosts=hosts))
         await self._control.start(sock)
         if self._front is not None:
-            await self._front.listen_forward(bound_address(sock))
+            await self._front.listen_forward(bound_address(sock), self._addresses.advertised)
         if self._options.ready_file is not None:
             write_document(self._options.ready_file, self._ready())
         forward = {"forward proxy": self._front.forward} if self._front and self._front.forward else {}

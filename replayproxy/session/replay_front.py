@@ -76,8 +76,9 @@ class ReplayFront:
         self._door.doors.pop(listener.url, None)
         await self._front.unlisten(listener)
 
-    async def listen_forward(self, control: tuple[str, int]) -> None:
-        """Opens the forward proxy, where one is wanted. `control` may be reached through it."""
+    async def listen_forward(self, control: tuple[str, int], advertised: str | None) -> None:
+        """Opens the forward proxy, where one is wanted. `control` may be reached through it; `advertised` is the host
+        that its URL is to name."""
         if self._options.forward is None:
             return
         assert self._front is not None
@@ -88,7 +89,8 @@ class ReplayFront:
             on_passed=lambda passed: self.passed.update((passed,)),
         )  # fmt: skip
         listener = await self._front.listen_forward(options, host=host, port=port)
-        self.forward = f"http://{authority('127.0.0.1' if is_wildcard(host) else host, listener.bound[1])}"
+        shown = advertised or ("127.0.0.1" if is_wildcard(host) else host)
+        self.forward = f"http://{authority(shown, listener.bound[1])}"
 
     def child_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         found = proxy_variables(self.forward, environ) if self.forward else {}

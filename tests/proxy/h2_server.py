@@ -163,3 +163,25 @@ class H2Agent:
             got.was_reset = True
             return True
         return isinstance(event, h2.events.StreamEnded)
+
+    def begin(self, method: bytes, path: bytes, part: bytes | None) -> int:
+        """Sends a request, whole without a `part`, and never whole with one. Gives its stream."""
+        http, stream = self._http, self._http.get_next_available_stream_id()
+        head = [(b":method", method), (b":scheme", b"https"), (b":authority", self._authority), (b":path", path)]
+        http.send_headers(stream, head, end_stream=part is None)
+        if part is not None:
+            http.send_data(stream, part)
+        self._writer.write(http.data_to_send())
+        return stream
+
+    def reset(self, stream: int) -> None:
+        self._http.reset_stream(stream, 8)
+        self._writer.write(self._http.data_to_send())
+
+    def send(self, garbage: bytes) -> None:
+        self._writer.write(self._http.data_to_send() + garbage)
+
+    async def read_to_end(self, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            while await self._reader.read(65536):
+                pass
