@@ -128,6 +128,8 @@ class Redactor:
         notes = tuple([self.text(note, known) for note in exchange.notes])
         if _lost(exchange.request.body, request.body) or (answer and response and _lost(answer.body, response.body)):
             notes += (GIVEN_UP,)
+        unseen = sorted({coding for message in (exchange.request, answer) if message and (coding := _unseen(message))})
+        notes += tuple(note for coding in unseen if (note := f"not looked into for secrets: {coding}") not in notes)
         if notes != exchange.notes:
             changed["notes"] = notes
         return replace(exchange, **changed) if changed else exchange
@@ -271,6 +273,14 @@ _FORMS: Mapping[str, Callable[[bytes, texts.Found], bytes]] = {
     "set-cookie": texts.set_cookie,
     "whole": _whole,
 }
+
+
+def _unseen(message: Request | Response) -> str:
+    """The coding of a body that nobody here can undo."""
+    if not message.body or not message.body.size:
+        return ""
+    shape = Shape.of(message.fields)
+    return "" if shape.coded or shape.coding in (b"", b"identity") else shape.coding.decode("latin-1")[:40]
 
 
 def _lost(before: Body | None, after: Body | None) -> bool:

@@ -19,6 +19,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from replayproxy.core.known import Known
@@ -28,9 +29,8 @@ from replayproxy.core.secretnames import is_secret_name, may_name
 type Found = Callable[[bytes, bool], bytes]
 """Given a secret, plain, and whether it is surely one; gives what stands for it, and may remember it."""
 
-# The name's own quotes tell how deep the JSON lies: one backslash for each level of string around it.
-_MEMBER = re.compile(rb"""(["'])([^"'\\\r\n]{1,80})(\\*)\1\s*:\s*(?:\3(["'])|(\[))""")
-_ESCAPED_MEMBER = re.compile(rb'(")((?:[^"\\\r\n]|\\u00[0-9a-fA-F]{2}){1,200})()\1\s*:\s*(?:(")|(\[))')
+_NAME = re.compile(rb"""["']([^"'\\\r\n]{1,80})\\*["']\s*:""")
+_ESCAPED_NAME = re.compile(rb'"((?:[^"\\\r\n]|\\u00[0-9a-fA-F]{2}){1,200})"\s*:')
 # A string's inside by its quote, where it stands as it is, and one level deep in another string.
 _STRING = {q: re.compile(rb"(?:[^%b\\\r\n]|\\.)*" % q) for q in (b'"', b"'")}
 _INNER = {
@@ -112,7 +112,8 @@ def in_text(data: bytes, found: Found, known: Known) -> list[Edit]:
     if may_name(data) or b"\\u00" in data:
         low = data.lower()
         edits += _members(data, found)
-        edits += _parameters(data, found)
+        if b"=" in data:
+            edits += _parameters(data, found)
         if b"<input" in low or b"<meta" in low:
             edits += _tags(data, found)
         if b"</" in low:
@@ -133,28 +134,32 @@ def every(data: bytes, form: bytes, new: bytes) -> Iterator[Edit]:
         at = data.find(form, at + len(form))
 
 
+@lru_cache(maxsize=1024)
+def _member_named(raw: bytes) -> re.Pattern[bytes]:
+    """A member of that name up to where its value begins. The name's own closing quote tells how deep the JSON lies:
+    one backslash for each level of string around it."""
+    return re.compile(rb"""(["'])%b(\\*)\1\s*:\s*(?:\2(["'])|(\[))""" % re.escape(raw))
+
+
 def _members(data: bytes, found: Found) -> Iterator[Edit]:
-    patterns = [_MEMBER, _ESCAPED_MEMBER] if b"\\u00" in data else [_MEMBER]
-    for pattern in patterns:
-        at = 0
-        while (match := pattern.search(data, at)) is not None:
-            # The next name may begin in this value, where the quotes of a text were taken for a member's.
-            at = match.start() + 1
-            name = _plain(match[2]).decode("utf-8", "replace")
-            if not is_secret_name(name):
-                continue
-            if match[5]:
-                yield from _items(data, match.end(), name, found)
-                continue
-            edit = _member(data, match, name, found)
-            if edit is not None:
-                yield edit
+    # The names first, all at once: few texts hold a secret one, and to look at each member costs ten times as much.
+    names = set(_NAME.findall(data))
+    if b"\\u00" in data:
+        names |= set(_ESCAPED_NAME.findall(data))
+    for raw in sorted(names):
+        name = _plain(raw).decode("utf-8", "replace")
+        if is_secret_name(name):
+            for match in _member_named(raw).finditer(data):
+                if match[4]:
+                    yield from _items(data, match.end(), name, found)
+                elif (edit := _member(data, match, name, found)) is not None:
+                    yield edit
 
 
 def _member(data: bytes, match: re.Match[bytes], name: str, found: Found) -> Edit | None:
-    depth = len(match[3])
+    depth = len(match[2])
     text = _STRING if depth == 0 else _INNER if depth == 1 else _DEEPER
-    inner = text[match[4]].match(data, match.end())
+    inner = text[match[3]].match(data, match.end())
     raw = inner[0] if inner else b""
     if not raw:
         return None

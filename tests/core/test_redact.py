@@ -148,6 +148,14 @@ def test_a_coded_body_that_was_cut_is_given_up_when_a_secret_is_in_it() -> None:
     assert (clean.response.body, clean.notes) == (None, (GIVEN_UP,))
 
 
+def test_a_coding_that_cannot_be_undone_is_said_once() -> None:
+    answer = response((b"Content-Encoding", b"br"), body=b"\x0b\x02\x80hello\x03")
+    clean = R.exchange(exchange(request(), answer))
+    assert clean.response == answer
+    assert clean.notes == ("not looked into for secrets: br",)
+    assert R.exchange(clean) == clean
+
+
 def test_a_known_credential_is_replaced_wherever_else_it_stands() -> None:
     percent = b"s3cr3t%2FVal%2Bue%3D9"
     asked = request(
