@@ -120,3 +120,22 @@ def test_a_reset_that_leaves_a_changed_row_is_refused_with_that_row(
     assert "notes" in ran.err
     assert "/text" in ran.err
     assert "changed" in ran.err
+
+
+def test_clients_without_a_mark_are_told_apart_by_their_sessions(
+    lab: Lab, no_contact: Callable[[int], NoContact]
+) -> None:
+    url, port = start_notes(lab)
+    both = ["sh", "-c", '"$@" && "$@"', "twice", *agent("session")]
+    ran = lab.run("record", "--env", f"notes={url}", "--run", "unmarked", "--rules", "mcp", "--json", "--", *both)
+    assert ran.code == 0, ran.err
+    assert (ran.json["episodes"], ran.json["unattributed"], ran.json["contradictions"]) == (2, 0, 0)
+    lab.stop_all()
+    counter = no_contact(port)
+    again = lab.run("replay", "unmarked", "--json", "--", *both)
+    # The client's own GET stream ends as soon as it is replayed, and a slow client asks for another: that is no matter
+    # of whose it is. Everything recorded went to the session that it belongs to.
+    assert {miss["request"] for one in again.json["episodes"] for miss in one["misses"]} <= {"GET /mcp"}
+    assert [(one["recorded"], one["unused"]) for one in again.json["episodes"]] == [(19, 0)] * 2
+    assert (len(again.json["adopted"]), again.json["unattributed"]) == (2, [])
+    assert (again.json["upstream_contacts"], counter.count()) == (0, 0)
