@@ -129,6 +129,7 @@ class Replayer:
         self.requests += 1
         matcher = self._matcher
         entry = matcher.equal(asked, lane, self.requests)
+        guessed = False
         if entry is not None:
             grade = _EXACT if entry.exact == asked.exact else _CANONICAL
         else:
@@ -136,10 +137,14 @@ class Replayer:
             if isinstance(found, Unmatched):
                 return self._missed(asked, lane, at, found)
             entry, grade = found.entry, found.grade
+            guessed = entry.at in self.script.together and (
+                any(slot.value != live for slot, live in found.new.items())
+                or (bool(entry.ids) and entry.exact != asked.exact)
+            )
             matcher.claim(found, self.requests)
         slot = (lane, entry.number)
         others = self._under_way.get(slot, 0)
-        if others and not (entry.ids and entry.exact == asked.exact):
+        if guessed or (others and not (entry.ids and entry.exact == asked.exact)):
             # Two equal requests at once in one lane: which of them is the first cannot be known.
             self.tally.overlapping += 1
         self._under_way[slot] = others + 1

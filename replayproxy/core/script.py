@@ -123,7 +123,8 @@ class Script:
     Keys are numbered, because hashing one costs more than everything else that is done for a small request.
 
     `loose`: by place, what an entry is apart from its minted values and by the rules (only where it is anything);
-    `shapes` and `relaxed` are the queues of these, by lane and key.
+    `shapes` and `relaxed` are the queues of these, by lane and key. `together`: the entries that only their ids or
+    minted values tell from one that was under way at the same time.
     """
 
     run: str
@@ -137,6 +138,7 @@ class Script:
     gates: Gates
     lane_ambiguous: int
     loose: Mapping[int, Loose] = field(default_factory=dict)
+    together: frozenset[int] = frozenset()
     shapes: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
     relaxed: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
     rules: Relaxation = field(default_factory=lambda: Relaxation(()))
@@ -237,6 +239,9 @@ def build(
     minted = origins.minted([entry.exchange for entry in entries], load) if shapes else {}
     loose = _loosened(served, shapes, relaxed, minted)
     ended = settled([entry.exchange for entry in served], events)
+    at_once = _overlapping({one.order: one for one in ended})
+    by_shape = _queues(entries, {at: one.shape.key for at, one in loose.items() if one.shape})
+    calls = [places for places in queues.values() if entries[places[0]].ids]
     return Script(
         run=run,
         episode=episode,
@@ -249,7 +254,8 @@ def build(
         gates=gates([_move(entry) for entry in served if entry.owed] if len(lanes) > 1 else ()),
         lane_ambiguous=lane_ambiguities(ended, lambda exchange: number_of[exchange.order]),
         loose=loose,
-        shapes=_queues(entries, {at: one.shape.key for at, one in loose.items() if one.shape}),
+        together=frozenset(at for places in (*calls, *by_shape.values()) for at in at_once(entries, places)),
+        shapes=by_shape,
         relaxed=_queues(entries, {at: one.relaxed.shape.key for at, one in loose.items() if one.relaxed}),
         rules=rules,
     )
@@ -273,6 +279,24 @@ def _queues(entries: Sequence[Entry], keys: Mapping[int, RequestKey]) -> dict[tu
     for at, key in keys.items():
         queues[entries[at].lane, key].append(at)
     return dict(queues)
+
+
+def _overlapping(ended: Mapping[tuple[int, int], Exchange]) -> Callable[[Sequence[Entry], Sequence[int]], set[int]]:
+    """Finds those of some places that were under way together. `ended`: the exchanges by arrival, as they ended."""
+
+    def found(entries: Sequence[Entry], places: Sequence[int]) -> set[int]:
+        both: set[int] = set()
+        last, until = -1, 0
+        for at in places if len(places) > 1 else ():
+            times = ended[entries[at].exchange.order].times
+            if last >= 0 and times.head < until:
+                both |= {last, at}
+            ends = times.c_out or times.up_end or 1 << 63
+            if ends >= until:
+                last, until = at, ends
+        return both
+
+    return found
 
 
 def _with_body(request: Request, load: Callable[[Body], Body]) -> Request:

@@ -12,11 +12,22 @@ from itertools import zip_longest
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import KEY_FIELDS, MULTIPART, SECRET_KEY_FIELDS, Kind, RequestKey, View, field, view
+from replayproxy.core.canonical import (
+    KEY_FIELDS,
+    MULTIPART,
+    SECRET_KEY_FIELDS,
+    Kind,
+    RequestKey,
+    View,
+    all_fields,
+    decoded,
+    field,
+    view,
+)
 from replayproxy.core.multipart import Part, boundary_of, parts_of
 from replayproxy.core.secretnames import is_secret_name
 from replayproxy.core.secrets import without_members
-from replayproxy.core.values import Body, Request
+from replayproxy.core.values import Request
 
 SHOWN = 200
 """Characters of a value that are shown."""
@@ -120,10 +131,12 @@ def _bodies(recorded: Request, asked: Request) -> Iterator[Difference]:
         yield from _parts(_parts_in(recorded, before), _parts_in(asked, after))
     elif before.kind is Kind.FORM and after.kind is Kind.FORM:
         yield from _pairs("body/", _by_name(before.value), _by_name(after.value))
+    elif _undone(recorded) or _undone(asked):
+        yield "body", _summary(recorded, before.kind), _summary(asked, after.kind)
     elif isinstance(before.value, bytes) and isinstance(after.value, bytes) and before.kind is after.kind:
         yield "body", *_around(before.value, after.value)
     else:
-        yield "body", _summary(recorded.body, before.kind), _summary(asked.body, after.kind)
+        yield "body", _summary(recorded, before.kind), _summary(asked, after.kind)
 
 
 def _parts_in(request: Request, seen: View) -> Sequence[Part]:
@@ -201,8 +214,20 @@ def _around(before: bytes, after: bytes) -> tuple[str, str]:
     return lead + text(before[start : start + 80]), lead + text(after[start : start + 80])
 
 
-def _summary(body: Body | None, kind: Kind) -> str:
-    return "not captured" if body is None else f"{kind}, {body.size} bytes" if body.size else "empty"
+def _summary(request: Request, kind: Kind) -> str:
+    body = request.body
+    if body is None:
+        return "not captured"
+    return f"{kind}, {body.size} bytes{_undone(request)}" if body.size else "empty"
+
+
+def _undone(request: Request) -> str:
+    """Says of a coded body that it could not be decoded, and is compared as it was sent; "" where it could be."""
+    body = request.body
+    if body is None or not body.inline or decoded(request.fields, body.inline) is not None:
+        return ""
+    coding = b", ".join(all_fields(request.fields, b"content-encoding"))
+    return f", compared as sent: {text(coding[:40])} cannot be undone"
 
 
 def text(raw: bytes) -> str:

@@ -88,3 +88,16 @@ def test_a_changed_argument_is_a_miss_that_names_it_and_not_the_id() -> None:
         "POST", "/mcp", asked, headers=KIND
     )["nearest"][0]  # fmt: skip
     assert (near["pointer"], near["recorded"], near["asked"]) == ("body/params/arguments/to", "left", "right")
+
+
+def test_equal_calls_made_at_once_and_named_otherwise_cannot_be_told_apart_and_the_receipt_says_so() -> None:
+    def recorded(took: int) -> Play:
+        return Play(*(
+            exchange("POST", "/mcp", sent=call(n), request_headers=KIND, at_ms=n, took_ms=took) for n in (1, 2)
+        ))  # fmt: skip
+
+    for took, ambiguous in ((50, 2), (0.5, 0)):
+        play = recorded(took)
+        assert [play.ask("POST", "/mcp", call(n), headers=KIND) for n in (7, 8)] == [1, 2]
+        assert play.receipt()["lane_ambiguous"] == ambiguous
+        assert play.receipt()["reproduced"] is not bool(ambiguous)

@@ -201,3 +201,15 @@ def test_an_agent_with_fresh_values_is_understood_whatever_it_repeats(letters: l
     play = Play(*(exchange("POST", "/act", sent=order(recorded[one])) for one in letters))
     assert [play.ask("POST", "/act", order(live[one])) for one in letters] == list(range(1, len(letters) + 1))
     assert all(a[0] != b[0] for a, b in pairwise(sorted(play.bound)))
+
+
+def test_equal_writes_made_at_once_under_fresh_values_cannot_be_told_apart_and_the_receipt_says_so() -> None:
+    for took, ambiguous in ((50, 2), (0.5, 0)):
+        recorded = [exchange("POST", "/act", sent=order(one), at_ms=n, took_ms=took) for n, one in enumerate((A, B))]
+        play = Play(*recorded, exchange("POST", "/end", sent=order(B), at_ms=100))
+        assert [play.ask("POST", "/act", order(one)) for one in (X, Y)] == [1, 2]
+        assert play.ask("POST", "/end", order(Y)) == 3
+        assert play.receipt()["lane_ambiguous"] == ambiguous
+        same = Play(*recorded)
+        assert [same.ask("POST", "/act", order(one)) for one in (B, A)] == [2, 1]
+        assert same.receipt()["lane_ambiguous"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from decimal import Decimal
 from typing import Any
 
@@ -84,3 +85,19 @@ def test_values_are_shown_so_that_any_encoder_keeps_them() -> None:
     assert plain(2**70) == "1180591620717411303424"
     assert plain({"a": [1]}) == '{"a":[1]}'
     assert plain("x" * 1000) == "x" * SHOWN + "…"
+
+
+def test_a_coding_that_cannot_be_undone_is_told() -> None:
+    def sent(data: bytes, coding: str) -> Request:
+        return request("POST", "/x", data, headers={"Content-Type": "application/json", "Content-Encoding": coding})
+
+    def first(a: Request, b: Request) -> tuple[str, object, object]:
+        return next(differences(request_key("app", a), a, request_key("app", b), b))
+
+    assert first(sent(b'{"a":1}', "gzip"), sent(b'{"a":2}', "gzip")) == (
+        "body",
+        "bytes, 7 bytes, compared as sent: gzip cannot be undone",
+        "bytes, 7 bytes, compared as sent: gzip cannot be undone",
+    )
+    assert "br cannot be undone" in str(first(sent(b"x", "br"), sent(gzip.compress(b"{}"), "gzip"))[1])
+    assert first(sent(gzip.compress(b'{"a":1}'), "gzip"), sent(gzip.compress(b'{"a":2}'), "gzip")) == ("body/a", 1, 2)
