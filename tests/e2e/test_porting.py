@@ -99,3 +99,39 @@ def test_a_har_that_others_have_written_over_replays_as_far_as_it_tells(lab: Lab
     assert [row[:2] for row in told] == [row[:2] for row in recorded]
     plain = [number for number, row in enumerate(recorded) if row[0] != "/gzip"]
     assert [told[number][3] for number in plain] == [recorded[number][3] for number in plain]
+
+
+KEYED = """
+import http.client, os, sys
+from urllib.parse import urlsplit
+parts = urlsplit(os.environ["REPLAYPROXY_URL_APP"])
+for path in ("/body?size=3&api_key=kx9-planted-Zq81hT", "/gzip", "/body?size=4"):
+    http_ = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    http_.request("GET", parts.path + path, headers={
+        "Authorization": "Bearer kx9-planted-Bb2Tq", "Cookie": "sid=kx9-planted-Cc33"})
+    assert http_.getresponse().status == 200
+    http_.close()
+"""
+
+
+@pytest.mark.parametrize("form", ["archive", "har", "flow", "in place"])
+def test_credentials_of_another_store_are_bound_and_in_no_file(lab: Lab, form: str) -> None:
+    command = [sys.executable, "-c", KEYED]
+    url = lab.toy()
+    ran = lab.run("record", "--env", f"app={url}", "--run", "r", "--episode", "e", "--", *command)
+    assert ran.code == 0, ran.err
+    lab.stop_all()
+    kind = "archive" if form == "in place" else form
+    assert lab.run("export", "r/e", "--format", kind, "--out", "x.replay").code == 0
+    elsewhere = Lab(lab.path / "elsewhere")
+    elsewhere.path.mkdir()
+    address = "r/e"
+    if form == "in place":
+        address = f"{lab.path / 'x.replay'}/e"
+    else:
+        taken = elsewhere.run("import", str(lab.path / "x.replay"))
+        assert taken.code == 0, taken.err
+    replayed = elsewhere.run("replay", address, "--json", "--", *command)
+    assert (replayed.code, replayed.json["reproduced"]) == (0, True), replayed.err
+    held = [path for path in lab.path.rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert [path.name for path in held if b"kx9-planted" in path.read_bytes()] == []
