@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from replayproxy.core.values import UNATTRIBUTED, Exchange
 from replayproxy.errors import UnknownAddress
 from replayproxy.proxy.ca import Authority
 from replayproxy.serve.control import OpenRequest
 from replayproxy.session.camera import Plan
-from replayproxy.session.canary_clients import Client, Way
+from replayproxy.session.canary_clients import JOBS, Client, Way
 from replayproxy.session.canary_find import Found
 from replayproxy.session.canary_process import Ended, ended
 from replayproxy.session.canary_standin import HOST, StandIn, canary_in, page_of, path_of, standin
@@ -117,42 +116,79 @@ async def _all(
     """As many at once as there are processors: a client that waits for one would be taken for one that hangs."""
     places = asyncio.Semaphore(max(2, os.cpu_count() or 2))
     until = asyncio.get_running_loop().time() + seconds
-    sending: list[Coroutine[Any, Any, Sent]] = []
-    for client, way in wanted:
-        row = Sent(id=f"c{len(sending)}", client=client, way=way, found=found.get(client.name))
-        sending.append(_one(row, world, folder, places, until))
-    return list(await asyncio.gather(*sending))
+    rows = [
+        Sent(id=f"c{n}", client=client, way=way, found=found.get(client.name))
+        for n, (client, way) in enumerate(wanted)
+    ]  # fmt: skip
+    sent = await asyncio.gather(*(_together(batch, world, folder, places, until) for batch in _batches(rows)))
+    return sorted((row for batch in sent for row in batch), key=_number)
 
 
-async def _one(row: Sent, world: World, folder: Path, places: asyncio.Semaphore, until: float) -> Sent:
-    if row.found is None:
-        return row
+def _number(row: Sent) -> int:
+    return int(row.id.removeprefix("c"))
+
+
+def _batches(rows: Sequence[Sent]) -> list[list[Sent]]:
+    """What one process does: all of a client's that have the same variables, where it takes several."""
+    batches: dict[tuple[str, ...], list[Sent]] = {}
+    for row in rows:
+        kind = str(row.way[0] == "forward") if JOBS in row.client.argv else row.id
+        batches.setdefault((row.client.name, kind), []).append(row)
+    return list(batches.values())
+
+
+async def _together(
+    batch: Sequence[Sent], world: World, folder: Path, places: asyncio.Semaphore, until: float
+) -> Sequence[Sent]:
+    first = batch[0]
+    if first.found is None:
+        return batch
     async with places:
         left = until - asyncio.get_running_loop().time()
         if left <= 0:
-            return row
-        words = _words(row, world, folder)
-        environ = world.proxied if row.way[0] == "forward" else world.environ
-        environ = {name: value for name, value in environ.items() if name not in row.client.without}
-        end = await ended(words, seconds=min(row.client.seconds, left), environ=environ)
-        in_time = end.code is not None or left >= row.client.seconds
-        return replace(row, ended=end if in_time else None)
+            return batch
+        environ = world.proxied if first.way[0] == "forward" else world.environ
+        environ = {name: value for name, value in environ.items() if name not in first.client.without}
+        limit = first.client.seconds * len(batch)
+        end = await ended(_words(batch, world, folder), seconds=min(limit, left), environ=environ)
+    if end.code is None and left < limit:
+        return batch  # it did not have its time
+    return [replace(row, ended=_own_end(row, end)) for row in batch]
 
 
-def _words(row: Sent, world: World, folder: Path) -> list[str]:
+def _own_end(row: Sent, end: Ended) -> Ended:
+    """Of one among several: what the process printed for it."""
+    if JOBS not in row.client.argv:
+        return end
+    path = path_of(row.id)
+    if path in end.out.split():
+        return Ended(code=0)
+    said = [rest for word, _, rest in (line.partition(" ") for line in end.err.splitlines()) if word == path]
+    if said:
+        return Ended(code=1, err=said[-1])
+    return end if end.code != 0 else replace(end, code=1)
+
+
+def _words(batch: Sequence[Sent], world: World, folder: Path) -> list[str]:
+    row = batch[0]
     assert row.found is not None
-    style, _ = row.way
-    base, path = world.bases[row.way], path_of(row.id)
-    resolves = style in ("resolve", "port")
+    base, path, how = world.bases[row.way], path_of(row.id), _how(row)
     places = {
-        "{base}": base, "{path}": path, "{url}": base + path, "{how}": "resolve" if resolves else "append",
-        "{page}": base + (page_of(row.id) if resolves else path), "{proxy}": world.proxy,
+        "{base}": base, "{path}": path, "{url}": base + path, "{how}": how,
+        "{page}": base + (page_of(row.id) if how == "resolve" else path), "{proxy}": world.proxy,
         "{folder}": str(folder / row.id), "{key-hash}": world.key_hash,
     }  # fmt: skip
-    words = [row.found.program, *(_filled(word, places) for word in row.client.argv)]
+    jobs = [f"{_how(one)} {world.bases[one.way]} {path_of(one.id)}" for one in batch]
+    words = [row.found.program]
+    for word in row.client.argv:
+        words += jobs if word == JOBS else [_filled(word, places)]
     if "--headless" in words and os.geteuid() == 0:
         words.insert(1, "--no-sandbox")  # a browser refuses to start as root with one
     return words
+
+
+def _how(row: Sent) -> str:
+    return "resolve" if row.way[0] in ("resolve", "port") else "append"
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:

@@ -30,6 +30,19 @@ BABBLES = "import os\nos.write(1, os.urandom(300_000))\nos.write(2, os.urandom(3
 SENDS_AND_FAILS = OBEYS.rpartition("sys.exit(")[0] + "connection.getresponse()\nsys.exit('I do not like it')\n"
 
 
+SEVERAL = """import sys, time, urllib.request
+for job in sys.argv[1:]:
+    how, base, path = job.split(" ")
+    if how == "resolve":
+        print(path, "cannot do that", file=sys.stderr)
+    elif base.startswith("https"):
+        time.sleep(60)
+    else:
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(base + path).read()
+        print(path, flush=True)
+"""
+
+
 def fake(name: str, source: str, *ways: Way, seconds: float = 20.0, **given: Any) -> Client:
     """A client that is this interpreter with `source`. Its time is long: a test's machine may be busy."""
     how = "forward" if any(style == "forward" for style, _ in ways) else "{how}"

@@ -10,7 +10,7 @@ import pytest
 
 from replayproxy.errors import WrongUsage
 from replayproxy.session.canary import NO_TIME, Canary, Wanted, canaries, find_clients, proxied, wanted
-from replayproxy.session.canary_clients import CLIENTS, STYLES, Client
+from replayproxy.session.canary_clients import CLIENTS, JOBS, STYLES, Client, Way
 from replayproxy.session.proxied import PROXY_VARIABLES
 from tests.session.canary_fakes import (
     BABBLES,
@@ -20,6 +20,7 @@ from tests.session.canary_fakes import (
     IGNORES_THE_PROXY,
     OBEYS,
     SENDS_AND_FAILS,
+    SEVERAL,
     fake,
 )
 
@@ -49,6 +50,16 @@ async def test_each_client_s_end_is_what_the_recorder_and_the_stand_in_saw() -> 
     assert ends["absent"].hint == "no-such-client is not there"
     assert ends["drops"].hint == "in no episode, its URLs drop the base path: --url-style port"
     assert time.monotonic() - began < 30
+
+
+async def test_of_several_in_one_process_each_has_its_own_end() -> None:
+    ways: tuple[Way, ...] = (("append", "http"), ("port", "http"), ("append", "https"), ("forward", "http"))
+    several = replace(fake("several", SEVERAL, *ways, seconds=2.0), argv=("-c", SEVERAL, JOBS))
+    asked = wanted(None, clients=[several])
+    sent = await canaries(asked, await find_clients(asked))
+    assert [(one.style, one.transport) for one in sent] == list(ways)
+    assert [one.result for one in sent] == ["recorded", "failed", "failed", "passed-by"]
+    assert [one.hint for one in sent[1:3]] == ["it ended with 1: cannot do that", "no end within 6 s"]
 
 
 async def test_in_forward_style_one_that_ignores_the_variables_is_seen_to_pass_by(
@@ -126,4 +137,4 @@ def test_every_client_of_the_table_is_found_by_its_name_and_tried_in_known_style
     for client in CLIENTS:
         assert client.ways
         assert {style for style, _ in client.ways} <= set(STYLES)
-        assert any("{url}" in word or "{base}" in word or "{page}" in word for word in client.argv)
+        assert any(word in (JOBS, "{url}", "{page}") for word in client.argv)

@@ -97,6 +97,19 @@ async def test_a_client_that_knows_only_its_proxy_variables_is_recorded(
     assert not [name for name in headers if name.lower().startswith("proxy-")]
 
 
+async def test_a_client_that_ignores_its_proxy_variables_leaves_a_recording_that_is_not_whole(
+    world: Any, tmp_path: Path
+) -> None:
+    environment, plain, _ = world
+    past = "import sys, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(sys.argv[1]).read()"
+    recorded = await run(options(tmp_path, episode="e"), sys.executable, "-c", past, plain + "/a")
+    assert [target for _, target, _ in environment.seen] == ["/a"]
+    assert (recorded.exit, recorded.command_exit) == (3, 0)
+    assert recorded.document["whole"] is False
+    assert any("its client ignores the proxy variables" in line for line in recorded.lines)
+    assert "next: replayproxy doctor --env NAME=URL" in recorded.lines[-1]
+
+
 async def test_the_proxy_s_user_names_the_episode_and_reaches_no_environment(
     world: Any, tmp_path: Path, files: TlsFiles
 ) -> None:
