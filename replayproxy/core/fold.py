@@ -153,9 +153,13 @@ def _fold(root: _Rooted, step: Step, difference: Difference | None, by: str) -> 
 
 
 def _weight(difference: Difference) -> tuple[int, int]:
-    """What a reader has to see first: what was asked, how it ended, its status, then the body, then headers."""
+    """What a reader has to see first: what was asked, how it ended, its status, then the body, then headers. Of a
+    conversation the message that came first, and its close last."""
+    tokens = difference.tokens
+    if tokens[0] == "websocket" and len(tokens) > 1:
+        return (4, 0) if tokens[1] == "close" else (3, int(tokens[2]) if len(tokens) > 2 else 0)
     order = {"request": 0, "outcome": 1, "status": 2, "body": 3, "websocket": 3, "state": 3, "header": 4}
-    return order.get(str(difference.tokens[0]).partition("#")[0], 3), len(difference.tokens)
+    return order.get(str(tokens[0]).partition("#")[0], 3), len(tokens)
 
 
 def _likeness(step: Step, difference: Difference) -> tuple[str, str, str]:

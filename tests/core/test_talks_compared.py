@@ -42,6 +42,13 @@ def test_how_it_was_closed_is_compared(more: dict[str, Any], values: tuple[str, 
     assert ("websocket/close", values) in pointers(talk(), talk(**more))
 
 
+def test_the_first_message_that_differs_is_the_root_and_the_close_follows_from_it() -> None:
+    a = talk(agent("x"), env('{"data": {"x": 1}}'), env('{"y": "one"}'))
+    b = talk(agent("x"), env('{"data": {"x": 2}}'), env('{"y": "two"}'), code=4000)
+    (root,) = compare(trace([a]), trace([b])).roots
+    assert root.pointer == "websocket/env/0/data/x"
+
+
 def test_conversations_too_long_to_be_held_are_compared_by_what_was_said() -> None:
     def long(said: bytes) -> Exchange:
         log = Log(body=body_of(said), count=7, said=said * 32)
