@@ -23,7 +23,7 @@ class BodyReader:
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
         if getattr(self._reader, "_bytes_in_chunk", 0) >= LONGEST:
-            raise _http1.h11.RemoteProtocolError("a chunk is longer than any body")
+            raise _http1.h11.RemoteProtocolError("a chunk is longer than any body")  # type: ignore[attr-defined]
         headers = getattr(event, "headers", None)
         if not headers:
             return event

@@ -217,6 +217,8 @@ class RecordAddon:
         if not streamed:
             live.request_block(flow.request.raw_content or b"")
         live.request_complete(flow.request.trailers.fields if flow.request.trailers else ())
+        if _loses_trailers(flow):
+            live.notes.append("request-trailers-not-carried")
         if not streamed and live.local is None:
             await self._before_forward(live, live.request())
 
@@ -302,3 +304,9 @@ class RecordAddon:
 
     def client_disconnected(self, client: Client) -> None:
         self.open.connection_ended(client.id)
+
+
+def _loses_trailers(flow: http.HTTPFlow) -> bool:
+    """HTTP/2 has trailers also behind a body whose length was told; HTTP/1.1 has them behind chunks only."""
+    over_both = flow.request.is_http2 and flow.server_conn.alpn != b"h2"
+    return bool(over_both and flow.request.trailers and "content-length" in flow.request.headers)

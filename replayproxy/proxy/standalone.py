@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
-from mitmproxy.proxy.mode_specs import ReverseMode
+from mitmproxy.connection import Client
+from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode
 
 from replayproxy.core.names import why_not_an_env
+from replayproxy.proxy.forward import take_credentials
 from replayproxy.proxy.listeners import authority
 from replayproxy.proxy.live import Clock
 from replayproxy.proxy.record_addon import RecordAddon
@@ -31,6 +34,7 @@ class ModeRoutes:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._keep_host = False
+        self._users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
 
     def load(self, loader: Loader) -> None:
         loader.add_option(
@@ -51,8 +55,14 @@ class ModeRoutes:
             connection_strategy="lazy",  # an eager one to a dead environment leaves no exchange to record
         )
 
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        if isinstance(flow.client_conn.proxy_mode, RegularMode) and (user := _take_user(flow)) is not None:
+            self._users[flow.client_conn] = user
+
     def route(self, flow: http.HTTPFlow) -> Route:
         request = flow.request
+        regular = isinstance(flow.client_conn.proxy_mode, RegularMode)
+        user = (_take_user(flow) or self._users.get(flow.client_conn)) if regular else None
         upstream = Upstream(
             scheme="https" if request.scheme == "https" else "http", host=request.host.lower(), port=request.port
         )
@@ -67,7 +77,15 @@ class ModeRoutes:
             port=port,
             keep_host=self._keep_host or not reverse,
             reroute=False,
+            proxy_user=user,
         )
+
+
+def _take_user(flow: http.HTTPFlow) -> str | None:
+    """The user of the proxy credentials, which go no further."""
+    fields, user = take_credentials(flow.request.data.headers.fields)
+    flow.request.data.headers = http.Headers(fields)
+    return user
 
 
 def _named(text: str) -> tuple[str, str]:

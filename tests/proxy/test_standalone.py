@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -79,6 +80,22 @@ async def test_regular_mode_takes_marks_off_and_leaves_paths_links_and_hosts(tmp
     exchange = scribe.exchanges[0]
     assert (exchange.env, exchange.carrier) == (f"env-127-0-0-1-{env.port}", "header")
     assert scribe.kinds().count("escaping-links") == 0
+
+
+async def test_regular_mode_takes_the_episode_from_the_proxy_s_user_and_keeps_it_to_itself(tmp_path: Any) -> None:
+    scribe = FakeScribe()
+    user = b"Proxy-Authorization: Basic %s\r\n" % b64encode(b"e1:x")
+    async with environment(says(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as env:
+        async with users_own(scribe, "regular", tmp_path) as (host, port):
+            agent = Peer(*await asyncio.open_connection(host, port))
+            await agent.ask(b"GET %s/a HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (env.url.encode(), env.authority, user))
+            agent.close()
+            agent = Peer(*await asyncio.open_connection(host, port))
+            await agent.ask(b"CONNECT %s HTTP/1.1\r\nHost: x\r\n%s\r\n" % (env.authority, user))
+            await agent.ask(b"GET /b HTTP/1.1\r\nHost: %s\r\n\r\n" % env.authority)
+            agent.close()
+    assert [exchange.carrier for exchange in scribe.exchanges] == ["proxy-user", "proxy-user"]
+    assert not any(b"proxy" in request.lower() for request in env.requests)
 
 
 async def test_other_add_ons_still_see_websocket_messages(tmp_path: Any) -> None:

@@ -118,6 +118,19 @@ async def test_an_http2_agent_before_an_http1_environment(w: Wire, authority: Au
     assert (exchange.request.body.inline, exchange.request.trailers) == (b"onetwo", ((b"x-end", b"1"),))
 
 
+async def test_trailers_that_http1_cannot_carry_are_noted(w: Wire, authority: Authority) -> None:
+    environment = await w.environment(says(OK))
+    listener = await listening(w, environment.url)
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    async with H2Environment.agent(listener.bound, trust) as agent:
+        length = [(b"content-length", b"3")]
+        assert (await agent.ask(b"POST", b"/a", length, [b"abc"], trailers=[(b"x-end", b"1")])).status == 200
+    exchange = await w.scribe.exchange()
+    assert exchange.request.trailers == ((b"x-end", b"1"),)
+    assert "request-trailers-not-carried" in exchange.notes
+    assert b"x-end" not in environment.requests[0]
+
+
 async def test_interim_answers_and_trailers_pass_over_http2(w: Wire, authority: Authority, files: TlsFiles) -> None:
     async with H2Environment(files) as environment:
         listener = await listening(w, environment.url, files.ca)
