@@ -1,9 +1,6 @@
-"""Which values of a recording its agent minted: a replay's agent mints others, and is to be understood all the same.
+"""Values told by themselves in requests, and the injective map from recorded to live ones.
 
-A value is minted when it is told by itself (`core.opaque`: 46 bits and more), was first seen in a request, and in no
-earlier answer nor anywhere else. A name that only the environment can have given is none, though first seen in a
-request (it may stand in the agent's prompt): in a path, but for PUT; and under the name of a collection of the
-environment, unless the request creates one. Such a value stays in the key as it is.
+Which of them an agent minted, `core.minted` finds out; only these may stand for another.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -24,15 +21,13 @@ from replayproxy.core.canonical import (
     decoded,
     field,
     media_type,
-    split_target,
 )
-from replayproxy.core.effects import SAFE_METHODS, json_rpc_calls
 from replayproxy.core.mint import is_text
 from replayproxy.core.multipart import boundary_of
-from replayproxy.core.opaque import collection_of, is_opaque, singular
-from replayproxy.core.rewrite import VALUE, Scope, rewrite, subject
+from replayproxy.core.opaque import is_opaque
+from replayproxy.core.rewrite import VALUE, Scope, rewrite
 from replayproxy.core.tokens import fresh_alike
-from replayproxy.core.values import Body, Exchange, Request, Response
+from replayproxy.core.values import Exchange, Request
 
 VALUES, CREDENTIALS = "value", "credential"
 """Within which a binding holds: values told by themselves, credentials of a recording made under another key."""
@@ -54,10 +49,7 @@ def credential_form(text: str) -> str | None:
 
 
 HOLE = "~hole~"
-_FEW = 16  # so many are looked for one by one; more by a set of the answer's tokens
-_PLAIN = re.compile(rb"[0-9A-Za-z_-]{8,}")
 _LONG = re.compile(rb"[0-9A-Za-z_+/=.~-]{8,}")
-_CREATES = frozenset({"create", "add", "new", "make", "insert", "post", "register", "open", "start", "submit", "send"})
 
 
 class Slot(NamedTuple):
@@ -120,96 +112,6 @@ def _pieces(text: bytes) -> Iterable[str]:
         whole = unquote(match.group().decode("latin-1"))
         yield whole
         yield from re.split(r"[/=.]", whole)
-
-
-class Origins:
-    """Finds out, exchange by exchange in their order, which values the agent minted."""
-
-    def __init__(self, elsewhere: Callable[[], Iterable[bytes]] = tuple, *, foreign: bool = False) -> None:
-        """`elsewhere` gives the texts in which a value may have been before: names, meta, the environment's state at
-        the start. It is asked only where there is a value to look for. `foreign`: the credentials' tokens were
-        made with another key than ours, so that none of them can come again."""
-        self._elsewhere = elsewhere
-        self._foreign = foreign
-        self._first: dict[str, int] = {}
-        self._introduced: dict[str, tuple[str, str | None]] = {}
-        self._paths: dict[str, set[bytes]] = {}
-
-    def request(self, at: int, env: str, request: Request, shape: Shape | None) -> None:
-        """Notes the values of the request at that place of the script."""
-        self._paths.setdefault(env, set()).add(split_target(request.target)[0])
-        for slot in shape.slots if shape else ():
-            if slot.value not in self._first:
-                self._first[slot.value] = at
-                if _can_introduce(request, slot.place):
-                    self._introduced[slot.value] = (env, _named_for(request, slot.place))
-
-    def minted(self, answers: Sequence[Exchange], load: Callable[[Body], Body]) -> Mapping[str, str]:
-        """The scope of every minted value. `answers` are the exchanges by place; `load` gives a body's bytes."""
-        scopes = {value: CREDENTIALS for value in self._first if self._foreign and credential_form(value)}
-        collections = {env: _words(paths) for env, paths in self._paths.items()}
-        candidates = {
-            value for value, (env, owner) in self._introduced.items()
-            if value not in scopes and owner not in collections[env] and credential_form(value) is None
-        }  # fmt: skip
-        for text in self._elsewhere() if candidates else ():
-            candidates -= _among(text, candidates)
-        last = max((self._first[value] for value in candidates), default=0)
-        for at, exchange in enumerate(answers[:last]):
-            if not candidates:
-                break
-            candidates -= {one for one in _told(exchange.response, candidates, load) if self._first[one] > at}
-        return scopes | dict.fromkeys(candidates, VALUES)
-
-
-def _words(paths: Iterable[bytes]) -> set[str]:
-    """The collections that paths name."""
-    parts = {part for path in paths for part in path.split(b"/") if part}
-    return {singular(unquote(part.decode("latin-1"))) for part in parts}
-
-
-def _can_introduce(request: Request, place: str) -> bool:
-    """Whether a name that is new to the environment may stand there: of a path, only where PUT names what it makes."""
-    return not place.startswith(("path/", "header/")) or request.method == b"PUT"
-
-
-def _named_for(request: Request, place: str) -> str | None:
-    """The collection whose member the place's name says it is; None: it says so of none, or of what is created."""
-    if place.startswith("path/"):
-        return None
-    about = subject(request)
-    tokens = tuple(part for part in re.split(r"[/#.]", place)[1:] if part)
-    name = next((token for token in reversed(tokens) if not token.isdigit()), "")
-    owner = collection_of((name,), about) or singular(name)
-    return None if owner == about and _creates(request) else owner
-
-
-def _creates(request: Request) -> bool:
-    calls = json_rpc_calls(request)
-    if calls is None:
-        return request.method not in SAFE_METHODS and request.method not in (b"PATCH", b"DELETE")
-    names = [str((call.get("params") or {}).get("name", "")) for call in calls if isinstance(call.get("params"), dict)]
-    words = {word.lower() for name in names for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
-    return bool(words & _CREATES)
-
-
-def _told(response: Response | None, wanted: set[str], load: Callable[[Body], Body]) -> set[str]:
-    """Those of the wanted values that an answer holds, in a field or in its body."""
-    if response is None:
-        return set()
-    texts = [value for _, value in response.fields]
-    body = response.body
-    if body is not None and body.size and body.size <= VIEW_LIMIT:
-        data = (body if body.inline is not None else load(body)).inline or b""
-        texts.append(decoded(response.fields, data) or data)
-    return _among(b"\n".join(texts), wanted)
-
-
-def _among(whole: bytes, wanted: set[str]) -> set[str]:
-    if len(wanted) <= _FEW:
-        return {one for one in wanted if one.encode() in whole}
-    tokens = {match.group().decode() for match in _PLAIN.finditer(whole)}
-    return {one for one in wanted if one in tokens or (not _PLAIN.fullmatch(one.encode()) and one.encode() in whole)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

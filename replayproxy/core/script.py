@@ -15,7 +15,8 @@ from replayproxy.core.callids import Ids, replay_key
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Gates, Move, gates
-from replayproxy.core.nonces import Origins, Shape, echoed, scoped, shape_of
+from replayproxy.core.minted import Origins
+from replayproxy.core.nonces import Shape, echoed, scoped, shape_of
 from replayproxy.core.relax import Relaxation, Relaxed
 from replayproxy.core.schedule import settled
 from replayproxy.core.values import Body, Event, Exchange, Fields, Outcome, Request
@@ -207,7 +208,7 @@ def build(
     `load` gives a body with its bytes where it is to be parsed (up to `canonical.VIEW_LIMIT`); it is asked for the
     body of one request at a time, which is then let go. `reads`: by environment, the requests declared to be reads.
     `events`: they tell when an agent left that did not wait for its answer. `rules`: the user's. `elsewhere`: texts
-    from which the agent, or the environment, may have had a value, and `foreign_secrets`: see `core.nonces`.
+    from which the agent, or the environment, may have had a value, and `foreign_secrets`: see `core.minted`.
     """
     rules = Relaxation(()) if rules is None else rules
     origins = Origins(elsewhere, foreign=foreign_secrets)
