@@ -123,5 +123,10 @@ def _untagged(value: Any) -> Any:
     if tag == "$number":
         return Float(held)
     if tag == "$map":
-        return {_untagged(name): _untagged(item) for name, item in held}
+        return {_hashable(_untagged(name)): _untagged(item) for name, item in held}
     return {name: _untagged(item) for name, item in held.items()}
+
+
+def _hashable(name: Any) -> Any:
+    """A name that was a tuple is one again: as a list it could be no name."""
+    return tuple(map(_hashable, name)) if isinstance(name, list) else name

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Concatenate
 
 from replayproxy.core.values import Exchange
+from replayproxy.session import secrecy
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec
@@ -118,15 +119,22 @@ async def stored(store: Store, episode: str = "e", run: str = "r", writer: Any =
 
 @asynccontextmanager
 async def recording(
-    store: Store, *answerers: Answerer, episode: str | None = "e", run: str = "r", **options: Any
+    store: Store,
+    *answerers: Answerer,
+    episode: str | None = "e",
+    run: str = "r",
+    discreet: bool = False,
+    patience: float = 10.0,
+    **options: Any,
 ) -> AsyncIterator[Recorded]:
-    """The recorder between agents and raw environments (`app`, `app2` ..); sealed when the block ends."""
+    """The recorder between agents and raw environments (`app`, `app2` ..); sealed when the block ends. `discreet`: as
+    without --keep-secrets."""
     environments = {}
     for number, answerer in enumerate(answerers or (says(OK),), 1):
         environment = environments["app" if number == 1 else f"app{number}"] = Environment(answerer)
         await environment.start(limit=2**24)
     specs = tuple(EnvSpec(name=name, upstream=one.url) for name, one in environments.items())
-    writer = store.writer()
+    writer = store.writer(redactor=secrecy.for_recording(store.path, keep=not discreet))
     wired = {"store": store.path, "run": run, "envs": specs, "episode": episode, "log_every": 0.0}
     said: list[str] = []
     recorder = Recorder(RecordOptions(**{**wired, **options}), store, writer, said.append)
@@ -137,10 +145,10 @@ async def recording(
     finally:
         for agent in made.agents:
             agent.close()
-        await recorder.stop(asyncio.get_running_loop().time() + 10)
-        writer.close()
+        await recorder.stop(asyncio.get_running_loop().time() + patience)
         for environment in environments.values():
             await environment.stop()
+        writer.close()
 
 
 @asynccontextmanager
