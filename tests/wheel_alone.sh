@@ -12,7 +12,7 @@ tops = {name.split("/")[0] for name in zipfile.ZipFile(sys.argv[1]).namelist()}
 packages = {top for top in tops if not top.endswith(".dist-info")}
 assert packages == {"replayproxy"}, packages
 names = zipfile.ZipFile(sys.argv[1]).namelist()
-for needed in ("replayproxy/_bundled/addons/record.py", "replayproxy/_bundled/snapshots/sqlite_file.py", "replayproxy/py.typed"):
+for needed in ("replayproxy/_bundled/addons/record.py", "replayproxy/_bundled/snapshots/sqlite_file.py", "replayproxy/py.typed", "replayproxy/session/rulesets/nemo-gym.toml"):
     assert needed in names, needed
 print("wheel: one import package, bundled files present")
 PY

@@ -5,7 +5,8 @@ them. Both lead to the episode that has them. A request whose episode was not kn
 recorded, says nothing of it now either: it is adopted by the next recorded episode, in order of recording, that begins
 with this very request and has not been taken.
 
-Rules of this file: everything runs on the event loop but `_index`, which reads; an id of two episodes leads to none.
+Rules of this file: everything runs on the event loop but `_index`, which reads; an id of two episodes leads to the
+one that a mark named beside it last, and else to none.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Known:
         self._shown, self._touched, self._load, self._reader = shown, touched, load, reader
         self._episodes, self._rules = episodes, rules
         self._owners: dict[Alias, str] = {}
-        self._theirs: set[Alias] = set()  # of two episodes, so of none
+        self._theirs: set[Alias] = set()  # of two episodes, so of none until a mark says which
+        self._passed: dict[Alias, str] = {}
         for name, episode in episodes.items():
             for alias in episode.aliases:
                 self._own(alias, name)
@@ -89,7 +91,7 @@ class Known:
             self._theirs.add(alias)
 
     def _owner(self, alias: Alias) -> str | None:
-        return None if alias in self._theirs else self._owners.get(alias)
+        return self._passed.get(alias) if alias in self._theirs else self._owners.get(alias)
 
     def _owner_live(self, alias: Alias) -> str | None:
         """Of an id as an agent sends it: it may have been kept as it is, or by its token."""
@@ -129,6 +131,10 @@ class Known:
         body = None if heard.body is None else heard.body.inline
         found = self.extractors.of_request(env, heard.method, heard.target, heard.fields, body)
         decision = decide(claims, found, self._owner_live, self._shown)
+        if self._theirs and decision.name is not None and not decision.carrier.startswith("rule "):
+            for alias in (alias_of(one, self._shown) for one in found.aliases):
+                if alias in self._theirs:
+                    self._passed[alias] = decision.name
         changes: dict[str, Any] = {}
         if claims.lane is None and found.lane is not None:
             changes["lane"] = found.lane

@@ -190,7 +190,8 @@ class Identities:
 
     def _decide(self, matter: Matter, *, last: bool, connected: bool = False) -> None:
         self._lane(matter)
-        decision = decide(matter.claims, matter.found, self._owner, self._shown)
+        owner = self._owner_open if _is_strong(matter.claims) else self._owner
+        decision = decide(matter.claims, matter.found, owner, self._shown)
         if matter.attribution is not None:
             self._follow(matter, decision)
             return
@@ -239,6 +240,11 @@ class Identities:
         if owner is None and (declared := self._book.get(alias[1])) is not None and declared.declared:
             return alias[1]  # a harness that opened its episode under the id that the agent then sends
         return owner
+
+    def _owner_open(self, alias: Alias) -> str | None:
+        """Beside a mark, an id whose episode has ended passes on to the one marked: a key outlives its rollouts."""
+        owner = self._owner(alias)
+        return None if owner is None or self._book.is_sealed(owner) else owner
 
     def _fresh(self, unknown: tuple[Alias, Found]) -> str:
         """A name for an episode of which only this id is known."""

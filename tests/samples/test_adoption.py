@@ -138,3 +138,20 @@ async def test_a_probe_is_answered_and_counts_for_nothing(tmp_path: Path) -> Non
         assert await asking(url, "t1", "/step") == [1]
 
     assert (await replay(tmp_path, hasty))["reproduced"]
+
+
+async def test_an_id_that_outlived_its_episode_leads_to_the_one_that_was_marked_last(tmp_path: Path) -> None:
+    ends = {"name": "bye", "action": "extract", "at": "POST */bye", "fills": "end"}
+
+    async def agent(url: str) -> None:
+        for name in ("a", "b"):
+            assert (await asking(f"{url}/rp/{name}", "worker", "/hello"))[0] > 0
+            assert (await asking(url, "worker", "/work"))[0] > 0
+            assert (await asking(f"{url}/rp/{name}", "worker", "/bye"))[0] > 0
+
+    async with served(counting()) as url:
+        tally = (await record(options(tmp_path, url, [], [THREAD, ends]), agent)).recording.tally
+    assert tally.why_not_whole() == []
+    assert [len(exchanges) for exchanges in episodes(tmp_path).values()] == [3, 3, 0]
+    receipt = await replay(tmp_path, agent)
+    assert receipt["reproduced"], receipt

@@ -216,6 +216,19 @@ async def test_two_episodes_claimed_by_one_request_are_reported_and_the_stronger
     assert [event.kind for event in events] == ["contradiction"]
 
 
+async def test_an_id_outlives_its_episode_and_passes_on_to_the_next_that_a_mark_names(kit: Make) -> None:
+    one = kit(rules=[HEADER])
+    for name in "ab":
+        await one.open(name)
+        await Passing(one, headers={"X-Thread": "worker"}, prefix=name).whole()
+        await Passing(one, headers={"X-Thread": "worker"}).whole()
+        await one.desk.end_live(one.recording.lives[name], by="end")
+    assert [await carried(one, name) for name in "ab"] == [[("prefix", False), ("rule", False)]] * 2
+    await Passing(one, headers={"X-Thread": "worker"}).whole()
+    assert [x.carrier for x in await one.stored(UNATTRIBUTED)] == ["episode sealed"]
+    assert one.recording.tally.contradictions == 0
+
+
 async def test_marks_that_contradict_each_other_are_reported_without_any_rule(kit: Make) -> None:
     one = kit()
     for name in "ab":
