@@ -22,7 +22,7 @@ from replayproxy.session.canary_standin import HOST
 from replayproxy.session.proxied import PROXY_VARIABLES
 
 WHOLE_SECONDS = 20.0
-"""For all canaries together; what has not begun by then is not tried."""
+"""For finding the clients, the listeners and all canaries together; what has no time left by then is not tried."""
 
 NONE = "none"
 NO_TIME = "no time was left: --clients tries fewer"

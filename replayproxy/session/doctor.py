@@ -20,7 +20,7 @@ from replayproxy.core.values import Snapshot, SnapshotStatus
 from replayproxy.errors import Exit, Problem
 from replayproxy.session.addresses import plainly
 from replayproxy.session.camera import Plan
-from replayproxy.session.canary import Wanted, canaries, find_clients
+from replayproxy.session.canary import WHOLE_SECONDS, Wanted, canaries, find_clients
 from replayproxy.session.canary_find import Found
 from replayproxy.session.canary_text import told
 from replayproxy.session.diagnosis import Diagnosis
@@ -34,12 +34,13 @@ async def diagnose(options: RecordOptions, asked: Wanted) -> Diagnosis:
     """Tries everything; what fails is a check that says so. Raises WrongUsage for a `--python` that is none, before
     anything is sent."""
     found = Diagnosis()
+    began = time.monotonic()
     there = await find_clients(asked)
     reached = [spec for spec in options.envs if await _reach(spec, found)]
     answers = await through_listeners(replace(options, envs=tuple(reached)), found) if reached else {}
     links(answers, found)
     excepted(options.envs, os.environ, found)
-    await _clients(asked, there, found)
+    await _clients(asked, there, found, WHOLE_SECONDS - (time.monotonic() - began))
     snapshots = await _snapshots(options, found)
     found.proves.update(proofs(options, snapshots))
     return found
@@ -82,10 +83,10 @@ def _tls(spec: EnvSpec) -> ssl.SSLContext | bool:
 # -- clients -----------------------------------------------------------------------------------------------------
 
 
-async def _clients(asked: Wanted, there: Mapping[str, Found], found: Diagnosis) -> None:
+async def _clients(asked: Wanted, there: Mapping[str, Found], found: Diagnosis, seconds: float) -> None:
     """A canary by each client in each way, to a stand-in of ours: none of them reaches an environment."""
     try:
-        found.clients = await canaries(asked, there)
+        found.clients = await canaries(asked, there, seconds=max(seconds, 5.0))
     except Problem as problem:
         found.add("FAIL", "clients", f"the canaries' recorder did not start: {problem}", problem.exit)
     except OSError as error:
