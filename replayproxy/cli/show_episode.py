@@ -7,6 +7,7 @@ from typing import Any
 
 from replayproxy.cli.common import count, safe
 from replayproxy.cli.moments import duration
+from replayproxy.cli.show_talk import talk_summary
 from replayproxy.core import jsonvalue
 from replayproxy.core.identity import CONTRADICTION
 from replayproxy.core.values import UNATTRIBUTED, Outcome, Row, RowChange, Snapshot, SnapshotStatus
@@ -87,6 +88,8 @@ def _line(line: Line) -> str:
     asked = f"{safe(x.request.method):<6} {safe(x.env)} {_cut(safe(x.request.target), TARGET_WIDTH)}"
     status = str(x.response.status) if x.response else "-"
     notes = [*map(safe, line.notes), *(change_text(change) for change in line.changes)]
+    if x.websocket is not None:
+        notes.insert(0, talk_summary(x.websocket))
     if x.outcome is not Outcome.ANSWERED:
         notes.insert(0, x.outcome.value)
     if x.is_reset or x.is_probe:

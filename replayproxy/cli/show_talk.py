@@ -31,7 +31,12 @@ def talk_lines(reader: Reader, exchange: Exchange) -> Iterator[str]:
         kind = "text" if message.text else "binary"
         at, size = f"{(message.at - head) / 1e9:9.3f}", f"{len(message.payload):,}"
         yield f"{mark} {number:>4} {at}  {kind:<6} {size:>7}  {_beginning(message)}".rstrip()
-    yield f"{count(talk.count, 'message')}, {_end(talk)}"
+    yield talk_summary(talk)
+
+
+def talk_summary(talk: WebSocket) -> str:
+    """How much was said, and how it ended."""
+    return f"{count(talk.count, 'message')}, {_end(talk)}"
 
 
 def _beginning(message: Message) -> str:

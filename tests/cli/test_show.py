@@ -204,6 +204,7 @@ def test_a_long_conversation_is_listed_from_the_store(call: Call, recorded: Path
     add(recorded, talk(*said, code=4001, reason="bye", by_agent=False))
     lines = call("show", "extra/e#1").text.splitlines()
     assert lines[-1] == "3 messages, closed by the environment: 4001 bye"
+    assert "101    1 ms  3 messages, closed by the environment: 4001 bye" in call("show", "extra/e").text
     assert lines[-2] == ">    3     0.002  text     5,000  " + "x" * 2000 + "…"
     told = call("show", "extra/e#1", "--json").json["websocket"]
     assert [len(one["payload"]) for one in told["messages"]] == [5000] * 3
