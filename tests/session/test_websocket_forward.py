@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from replayproxy.session.wiring import EnvSpec
 from replayproxy.storage import open_store
 from tests.session.test_replay_forward import Lab
 from tests.session.tls_server import TlsFiles, https_site, make_tls_files
@@ -21,7 +22,7 @@ async def main(out, say, *urls):
     seen = []
     async with aiohttp.ClientSession() as session:
         for url in urls:
-            proxy = os.environ[url.partition(":")[0] + "_proxy"]
+            proxy = os.environ.get(url.partition(":")[0] + "_proxy")
             async with session.ws_connect(url + "/ws?x=1", proxy=proxy, autoclose=False) as socket:
                 key = {"api_key": os.environ["KEY"]} if "KEY" in os.environ else {}
                 await socket.send_str(json.dumps({"say": say, **key}))
@@ -69,6 +70,20 @@ async def test_conversations_replay_through_the_same_front(tmp_path: Path, files
     assert json.loads((tmp_path / "other").read_text()) == [[8, 4470, "messages/1/say: recorded hi, asked ho"]], (
         "the close passes the front with its code and reason"
     )
+
+
+async def test_a_listener_that_speaks_tls_carries_conversations(tmp_path: Path, files: TlsFiles) -> None:
+    lab = Lab(tmp_path, files)
+    script = tmp_path / "agent.py"
+    script.write_text(AGENT)
+    line = f"{sys.executable} {script} {tmp_path}/%s hi $REPLAYPROXY_URL_APP"
+    async with https_site(speaks, files) as secure:
+        lab.envs = (EnvSpec(name="app", upstream=secure, ca=files.ca, tls=True),)
+        await lab.record(line % "recorded", episode="e", forward=None)
+    came = await lab.replay(line % "replayed", forward=None)
+    assert came.receipt["reproduced"] is True, came.receipt
+    assert (came.receipt["served"]["exact"], came.receipt["upstream_contacts"]) == (1, 0)
+    assert (tmp_path / "replayed").read_text() == (tmp_path / "recorded").read_text()
 
 
 async def test_a_secret_in_a_message_is_stored_as_its_token_and_matches(
