@@ -47,9 +47,13 @@ def _writer(form: str) -> Callable[[Sequence[Chosen], Path | None], Exported]:
 
 def _say(done: Exported, *, err: bool) -> None:
     what = f"{count(done.exchanges, 'exchange')} of {count(done.episodes, 'episode')}"
-    for path in done.paths:
-        click.echo(f"wrote {safe(path)}: {what}" if len(done.paths) == 1 else f"wrote {safe(path)}", err=err)
-    if len(done.paths) != 1:
-        click.echo(f"{count(len(done.paths), 'file')}: {what}", err=err)
+    where = safe(done.paths[0]) if len(done.paths) == 1 else f"{count(len(done.paths), 'file')} in {_folder(done)}"
+    click.echo(f"wrote {where}: {what}", err=err)
     for word, times in sorted(done.not_carried.items()):
         click.echo(f"not carried: {times:,} x {safe(word)}", err=True)
+    if done.secrets_kept:
+        click.echo("note: a run was recorded with its secrets, and they are in what was written", err=True)
+
+
+def _folder(done: Exported) -> str:
+    return safe(str(Path(done.paths[0]).parent)) if done.paths else "nothing"

@@ -46,7 +46,7 @@ def command(run: str | None, stores: tuple[Path, ...], as_json: bool, **later: s
         if as_json:
             echo_json(found.to_json())
         else:
-            click.echo("\n".join(run_text(found)))
+            click.echo("\n".join(run_text(found, run if opened.archive(run) else "")))
         return 0
 
 
@@ -92,8 +92,9 @@ def _states(states: Any) -> str:
     return next(iter(states)) if len(states) == 1 else ", ".join(f"{n:,} {state}" for state, n in states.items())
 
 
-def run_text(found: Listing) -> list[str]:
-    """The table of a run's episodes, the totals first."""
+def run_text(found: Listing, address: str = "") -> list[str]:
+    """The table of a run's episodes, the totals first. `address`: of the run, where its name is not enough."""
+    address = address or found.run.name
     told = Counter(line.verdict for line in found.episodes)
     head = f"{safe(found.run.name)}   {count(len(found.episodes), 'episode')}   "
     head += "  ".join(f"{name} {told[name]:,}" for name in VERDICTS)
@@ -110,8 +111,7 @@ def run_text(found: Listing) -> list[str]:
                 line.verdict, *(_alias(e),)[:aliased], safe(line.why),
             )
         )  # fmt: skip
-    name = found.run.name
-    following = f"replayproxy show {name}/EPISODE" if found.checked else f"replayproxy check {name}"
+    following = f"replayproxy show {safe(address)}/EPISODE" if found.checked else f"replayproxy check {safe(address)}"
     table = columns(rows, right=(2, 3, 4, 5, 6)) if found.episodes else []
     return [head, *table, f"{count(len(found.episodes), 'episode')}        next: {following}"]
 

@@ -40,7 +40,7 @@ from replayproxy.core.values import (
 from replayproxy.proxy.head import take_marks
 
 _ASIDE, _RUN, _EPISODE, _LANE = "replayproxy", "replayproxy.run", "replayproxy.episode", "replayproxy.lane"
-_KEY = "replayproxy.key"
+_KEY, _INCOMPLETE = "replayproxy.key", "replayproxy.incomplete"
 _REFUSED = re.compile(r"refused|unreach|resolve|not known|no route|timed out|connect", re.IGNORECASE)
 _LOOKS = re.compile(rb"[0-9]{1,12}:[0-9]{1,12}:")
 
@@ -52,12 +52,13 @@ class NotFlows(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A flow as an exchange. `episode`: what it says itself, None: nothing. `run`: where it was recorded by us, and
-    `key` names the key of the tokens in it."""
+    `key` names the key of the tokens in it. `whole` False: its episode was incomplete there."""
 
     exchange: Exchange
     episode: str | None
     run: str | None = None
     key: str | None = None
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +81,15 @@ class FlowFile:
     def __init__(self, out: BinaryIO) -> None:
         self._writer = FlowWriter(out)  # type: ignore[no-untyped-call]
 
-    def add(self, exchange: Exchange, *, origin: str, run: str, episode: str, key: str | None = None) -> None:
-        """`key` names the key of the tokens that stand for secrets in it."""
+    def add(
+        self, exchange: Exchange, *, origin: str, run: str, episode: str, key: str | None = None, whole: bool = True
+    ) -> None:
+        """`key` names the key of the tokens that stand for secrets in it, `whole` says that its episode is sealed."""
         made = as_flow(exchange, origin=origin, run=run, episode=episode)
         if key is not None:
             made.metadata[_KEY] = key
+        if not whole:
+            made.metadata[_INCOMPLETE] = True
         self._writer.add(made)
 
 
@@ -203,7 +208,10 @@ def _found(one: flow.Flow) -> Found | Skipped:
     exchange, claimed = _exchange(one, own=isinstance(own, str))
     if isinstance(own, str):
         exchange = own_exchange(exchange, Members(json.loads(own), "its metadata"))
-        return Found(exchange=exchange, episode=_word(one, _EPISODE), run=_word(one, _RUN), key=_word(one, _KEY))
+        return Found(
+            exchange=exchange, episode=_word(one, _EPISODE), run=_word(one, _RUN), key=_word(one, _KEY),
+            whole=_INCOMPLETE not in one.metadata,
+        )  # fmt: skip
     if (wrong := wrong_member(exchange)) is not None:
         raise NotHar(f"its {wrong} is not of the right type")
     return Found(exchange=exchange, episode=claimed)

@@ -17,6 +17,7 @@ from replayproxy.core.names import encode_name
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.session.look import Stores
+from replayproxy.session.secrecy import Kept
 from replayproxy.storage import Reader
 from replayproxy.storage.archive import ArchiveWriter
 from replayproxy.storage.packing import Packer
@@ -45,6 +46,7 @@ class Exported:
     episodes: int = 0
     exchanges: int = 0
     not_carried: Counter[str] = field(default_factory=Counter)
+    secrets_kept: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,8 +55,23 @@ class Exported:
             "runs": self.runs,
             "episodes": self.episodes,
             "exchanges": self.exchanges,
+            "secrets_kept": self.secrets_kept,
             "not_carried": [{"what": what, "count": count} for what, count in sorted(self.not_carried.items())],
         }
+
+
+def note_run(one: Chosen, done: Exported) -> None:
+    """What of a run itself a file of exchanges has no place for."""
+    done.secrets_kept |= holds_secrets(one)
+    wired = any(wiring.reset or wiring.reads for wiring in one.run.envs.values()) or "rules" in one.run.config
+    done.not_carried["wiring of runs: resets, declared reads, rules"] += wired
+    done.not_carried["saved checks"] += one.whole and one.reader.check(one.run) is not None
+    done.not_carried = +done.not_carried
+
+
+def holds_secrets(one: Chosen) -> bool:
+    """Whether credentials stand in it as they were sent."""
+    return Kept.of(one.run).kept and any(map(one.reader.count, one.episodes))
 
 
 def choose(stores: Stores, addresses: Sequence[str]) -> list[Chosen]:
@@ -104,6 +121,7 @@ def export_archive(chosen: Sequence[Chosen], out: Path | None) -> Exported:
 
 
 def _note_left(one: Chosen, done: Exported) -> None:
+    done.secrets_kept |= holds_secrets(one)
     if not one.whole and one.reader.check(one.run) is not None:
         done.not_carried["saved checks (they speak of whole runs)"] += 1
     for episode in one.episodes:

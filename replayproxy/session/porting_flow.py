@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from replayproxy.core.values import MAIN_LANE, UNATTRIBUTED, Episode, Exchange, Outcome
+from replayproxy.core.values import MAIN_LANE, UNATTRIBUTED, Episode, EpisodeState, Exchange, Outcome
 from replayproxy.errors import DamagedRecord
 from replayproxy.proxy.flowfile import FlowFile, Found, NotFlows, Skipped, read_flows
-from replayproxy.session.porting import Chosen, Exported, default_name, written
+from replayproxy.session.porting import Chosen, Exported, default_name, note_run, written
 from replayproxy.session.porting_har import loaded, origin_of
-from replayproxy.session.taking import Asked, Imported, Taker, key_of, run_name
+from replayproxy.session.taking import NOT_WHOLE, Asked, Imported, Taker, key_of, run_name
 from replayproxy.storage import open_store
 
 _ASIDE = " (only in our metadata)"
@@ -31,9 +31,7 @@ def export_flow(chosen: Sequence[Chosen], out: Path | None) -> Exported:
                     done.not_carried["requests without an episode"] += one.reader.count(episode)
                     continue
                 _episode(flows, one, episode, done)
-            if one.whole and one.reader.check(one.run) is not None:
-                done.not_carried["saved checks"] += 1
-    done.not_carried = +done.not_carried
+            note_run(one, done)
     done.paths.append(str(path))
     return done
 
@@ -42,7 +40,7 @@ def _episode(flows: FlowFile, one: Chosen, episode: Episode, done: Exported) -> 
     for exchange in one.reader.exchanges(episode):
         flows.add(
             loaded(one.reader, exchange), origin=origin_of(one.run, exchange), run=one.run.name, episode=episode.name,
-            key=key_of(one.run.config.get("secrets")),
+            key=key_of(one.run.config.get("secrets")), whole=episode.state is EpisodeState.SEALED,
         )  # fmt: skip
         _count(exchange, done.not_carried)
         done.exchanges += 1
@@ -83,7 +81,9 @@ def take_flows(asked: Asked, path: Path, name: str, store: Path) -> Imported:
                 if not exchange.env:
                     exchange = replace(exchange, env=taker.env_of(exchange.upstream))
                 _note(exchange, told)
-                taker.exchange(taker.episode(Episode(key=0, run_key=0, name=one.episode or stem)), exchange)
+                faults = () if one.whole else (NOT_WHOLE,)
+                episode = Episode(key=0, run_key=0, name=one.episode or stem, faults=faults)
+                taker.exchange(taker.episode(episode), exchange)
             taker.done()
     return told
 

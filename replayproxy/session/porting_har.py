@@ -19,8 +19,8 @@ from replayproxy.core.harvalues import Members, NotHar
 from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Exchange, Run
 from replayproxy.errors import DamagedRecord, UnknownAddress, WrongUsage
-from replayproxy.session.porting import STDIO, Chosen, Exported, default_name, file_name, written
-from replayproxy.session.taking import Asked, Imported, Taker, key_of, run_name
+from replayproxy.session.porting import STDIO, Chosen, Exported, default_name, file_name, note_run, written
+from replayproxy.session.taking import NOT_WHOLE, Asked, Imported, Taker, key_of, run_name
 from replayproxy.storage import Reader, open_store
 
 ENDING = ".har"
@@ -50,8 +50,7 @@ def export_har(chosen: Sequence[Chosen], out: Path | None) -> Exported:
         _directory(out or Path(default_name(chosen, "-har")), wanted, done)
     done.episodes = len(wanted)
     for one in chosen:
-        if one.whole and one.reader.check(one.run) is not None:
-            done.not_carried["saved checks"] += 1
+        note_run(one, done)
     return done
 
 
@@ -113,8 +112,11 @@ def _file(file: BinaryIO, one: Chosen, episode: Episode, done: Exported) -> None
 def _about(run: Run, episode: Episode) -> dict[str, Any]:
     facts = {name: value for name in _FACTS if (value := getattr(episode, name)) is not None}
     envs = {name: wiring.upstream for name, wiring in run.envs.items()} | dict(episode.envs)
-    return {"run": run.name, "episode": episode.name, **facts, "meta": dict(episode.meta), "envs": envs,
-            "secrets": run.config.get("secrets")}  # fmt: skip
+    aliases = [list(pair) for pair in episode.aliases]
+    return {
+        "run": run.name, "episode": episode.name, **facts, "aliases": aliases, "meta": dict(episode.meta),
+        "state": episode.state.value, "envs": envs, "secrets": run.config.get("secrets"),
+    }  # fmt: skip
 
 
 def loaded(reader: Reader, exchange: Exchange) -> Exchange:
@@ -228,7 +230,16 @@ def _episode(own: Members, stem: str) -> Episode:
     }
     if own.given.get("reward") is not None:
         facts["reward"] = own.number("reward", 0.0)
+    aliases = tuple((str(rule), str(shown)) for rule, shown in _pairs(own))
+    whole = own.text("state", "sealed") == "sealed"
     return Episode(
-        key=0, run_key=0, name=own.text("episode", stem), meta=dict(own.object("meta", {}).given),
-        declared=own.given.get("declared") is not False, **facts,
+        key=0, run_key=0, name=own.text("episode", stem), meta=dict(own.object("meta", {}).given), aliases=aliases,
+        declared=own.given.get("declared") is not False, faults=() if whole else (NOT_WHOLE,), **facts,
     )  # fmt: skip
+
+
+def _pairs(own: Members) -> list[list[Any]]:
+    listed = own.items("aliases")
+    if any(not isinstance(pair, list) or len(pair) != 2 for pair in listed):
+        raise NotHar("log._replayproxy.aliases are no pairs")
+    return listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from replayproxy.proxy.flowfile import looks_like_flows
 from replayproxy.session.porting import STDIO
 from replayproxy.session.porting_flow import take_flows
 from replayproxy.session.porting_har import har_files, looks_like_json, take_hars
+from replayproxy.session.secrecy import Kept
 from replayproxy.session.taking import Asked, Imported
-from replayproxy.storage import open_store
+from replayproxy.storage import Reader, open_store
 from replayproxy.storage.archive import is_archive, open_archive
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.unpacking import unpack
@@ -50,7 +52,9 @@ def _archive(asked: Asked, path: Path, store: Path) -> Imported:
         intake = Intake(target)
         told = unpack(archive, intake, name=asked.run, append=asked.append)
         intake.publish()
+        kept = sum(Kept.of(run).kept for run in Reader(archive).runs())
     return Imported(
+        notes=+Counter({"runs with their secrets as they were sent": kept}),
         form="archive", runs=list(told.runs), episodes=told.count["episodes"], exchanges=told.count["exchanges"],
         snapshots=told.count["snapshots"], left=told.left,
     )  # fmt: skip

@@ -22,6 +22,9 @@ from replayproxy.session import secrecy
 from replayproxy.storage import Store
 from replayproxy.storage.intake import Intake
 
+NOT_WHOLE = "incomplete where it was recorded"
+"""The fault of an episode that was not sealed when it was exported: it is not whole here either."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:

@@ -27,8 +27,8 @@ def test_an_archive_goes_into_another_store_and_shows_the_same(call: Call, archi
     done = call("import", str(archive), "--json")
     assert done.code == 0
     assert done.json == {
-        "format": "archive", "runs": ["nightly"], "episodes": 3, "exchanges": 6, "snapshots": 3, "notes": [],
-        "not_imported": [],
+        "format": "archive", "runs": ["nightly"], "episodes": 3, "exchanges": 6, "snapshots": 3,
+        "notes": [{"what": "runs with their secrets as they were sent", "count": 1}], "not_imported": [],
     }  # fmt: skip
     assert verify(archive.parent / "other").damaged == []
     for words in (["ls", "nightly"], ["show", "nightly/a"], ["show", "nightly/a#2"], ["show", "nightly/a/s1"]):
@@ -47,6 +47,7 @@ def test_an_archive_is_read_in_place_without_any_store(call: Call, archive: Path
         for rest in ("/a", "/a#2", "/a/s1"):
             here, there = call("show", inside + rest, "--json"), call("show", f"nightly{rest}", "--json", *store)
             assert (here.code, here.json) == (0, there.json)
+    assert call("ls", archive.name).text.endswith("next: replayproxy show nightly.replay/EPISODE\n")
     done = call("check", archive.name, "--json")
     assert "was not saved: nightly.replay is an archive, which is only read" in done.err
     told = {key: value for key, value in done.json.items() if key != "run"}
@@ -71,6 +72,23 @@ def test_what_an_archive_leaves_out_is_said(call: Call, recorded: Path, tmp_path
     done = call("export", "nightly/a", "--format", "archive", "--json", "--out", str(tmp_path / "a.replay"))
     assert done.json["not_carried"] == [{"what": "saved checks (they speak of whole runs)", "count": 1}]
     assert "not carried: 1 x saved checks" in done.err
+    assert "recorded with its secrets" in done.err
+
+
+@pytest.mark.parametrize("form", ["har", "flow"])
+def test_what_a_format_cannot_carry_is_listed_with_counts(
+    call: Call, recorded: Path, tmp_path: Path, form: str
+) -> None:
+    done = call("export", "nightly", "--format", form, "--json", "--out", str(tmp_path / "out"))
+    assert (done.code, done.json["exchanges"], done.json["episodes"]) == (0, 5, 2)
+    told = {one["what"]: one["count"] for one in done.json["not_carried"]}
+    assert told["snapshots"] == 3
+    assert told["requests without an episode"] == 1
+    assert told["saved checks"] == 1
+    assert next(count for what, count in told.items() if what.startswith("lanes")) == 2
+    assert not any(what.startswith(("trailers", "1xx")) for what in told), "only what really occurred"
+    for what, count in told.items():
+        assert f"not carried: {count} x {what}" in done.err
 
 
 def test_no_file_is_replaced_and_none_left_half(call: Call, archive: Path, recorded: Path) -> None:

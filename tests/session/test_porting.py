@@ -187,6 +187,20 @@ def test_an_import_goes_on_with_a_run_where_it_is_asked_to(tmp_path: Path) -> No
     assert verify(tmp_path / "t").damaged == []
 
 
+@pytest.mark.parametrize("form", ["archive", "har", "flow"])
+def test_an_incomplete_episode_does_not_become_whole_by_travelling(tmp_path: Path, form: str) -> None:
+    with open_store(tmp_path / "s", create=True) as store:
+        writer = store.writer()
+        made = writer.open_run(run("r"))
+        writer.put_exchange(writer.open_episode(episode("e", run_key=made.key)).key, exchange())
+        writer.close()
+    exported(tmp_path / "s", form, tmp_path / "out")
+    import_file(Asked(path=tmp_path / "out"), tmp_path / "t")
+    assert held(tmp_path / "s")[1].state == "incomplete"
+    assert held(tmp_path / "t")[1].state == "incomplete"
+    assert verify(tmp_path / "t").damaged == []
+
+
 def flows(path: Path, *listed: tuple[Exchange, str]) -> Path:
     with path.open("wb") as file:
         out = FlowFile(file)
