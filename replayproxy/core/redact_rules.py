@@ -18,7 +18,7 @@ from replayproxy.core.redact_edit import Edit
 from replayproxy.core.redact_text import Found, in_pairs
 
 PLACES = ("header", "query", "pointer", "pattern")
-WINDOW = 16 * 1024
+WINDOW = 4 * 1024
 """A pattern sees this much of a text at once: what a bad one costs grows with it. Windows overlap by a quarter."""
 
 

@@ -19,6 +19,7 @@ from replayproxy.core.extractrule import extract_rules
 from replayproxy.core.names import why_not_an_env
 from replayproxy.core.redact_rules import SecretRule
 from replayproxy.errors import WrongUsage
+from replayproxy.session.pattern_probe import why_too_slow
 
 TEXT, LIST, FLAG, NUMBER = "a text", "a text or a list of texts", "true or false", "a number"
 
@@ -197,6 +198,8 @@ def _secrets(where: str, tables: Any) -> tuple[SecretRule, ...]:
         name = table.get("name")
         try:
             rule = SecretRule.of_table(table)
+            if rule.place == "pattern" and (why := why_too_slow(rule.what)):
+                raise ValueError(f"pattern {rule.what!r}: {why}")
         except ValueError as wrong:
             raise WrongUsage(f"{where}: [[secret]] {name if isinstance(name, str) else number}: {wrong}") from None
         if any(rule.name == other.name for other in rules):
