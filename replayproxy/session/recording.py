@@ -367,7 +367,8 @@ class Recording:
 
     def fault(self, ticket: Ticket | None, where: str, error: BaseException) -> None:
         """Evidence is missing from here on. Never raises."""
-        text = " ".join(f"{where}: {str(error) or type(error).__name__}".split())[:200]
+        told = self.writer.redactor.text(str(error))
+        text = " ".join(f"{where}: {told or type(error).__name__}".split())[:200]
         try:
             live = self.live_of(ticket) if ticket is not None else None
             if ticket is not None and where in ("finished", "requestheaders"):
