@@ -112,16 +112,16 @@ class UpstreamTls(TlsConfig):
         client, data = nextlayer.context.client, nextlayer.data_client()  # type: ignore[no-untyped-call]
         if self._passes_tunnel(client):
             nextlayer.layer = layers.TCPLayer(nextlayer.context, ignore=True)
-        elif client.alpn:
-            # Known before its first byte is here: an environment may have sent its HTTP/2 settings already.
+        elif is_tls:
+            return
+        elif client.alpn or (data and not _is_no_http(data)):
+            # By its ALPN it is known before its first byte: an environment may have sent its HTTP/2 settings already.
             nextlayer.layer = layers.HttpLayer(nextlayer.context, HTTPMode.transparent)
         elif not data:
             raise exceptions.AddonHalt
-        elif not is_tls and _is_no_http(data):
+        else:
             self._on_unreadable(client)
             nextlayer.layer = _NoHttp(nextlayer.context)
-        elif not is_tls:
-            nextlayer.layer = layers.HttpLayer(nextlayer.context, HTTPMode.transparent)
 
     def get_cert(self, conn_context: context.Context) -> certs.CertStoreEntry:
         assert self.authority is not None

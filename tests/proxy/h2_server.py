@@ -68,7 +68,9 @@ class H2Environment:
                 target = head.split(b" ")[1]
                 lengths = [int(one[15:]) for one in head.lower().split(b"\r\n") if one.startswith(b"content-length:")]
                 body = target + await reader.readexactly(sum(lengths))
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                )
 
     async def _serve_h2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = h2.connection.H2Connection(_config(client_side=False))

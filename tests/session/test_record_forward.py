@@ -266,3 +266,12 @@ async def test_an_agent_that_does_not_trust_our_authority_is_reported(
     recorded = await run(made, "sh", "-c", script)
     assert recorded.document["tls_refused"] == 1
     assert any("NOT RECORDED 1 TLS connection" in line for line in recorded.lines)
+
+
+async def test_the_proxy_itself_may_be_spoken_to_over_tls(world: Any, tmp_path: Path, files: TlsFiles) -> None:
+    _, plain, secure = world
+    made = options(tmp_path, envs=https_env(secure, files))
+    through = 'curl -sSf --proxy-cacert $SSL_CERT_FILE -x "$(echo $http_proxy | sed s,http://,https://e1:x@,)"'
+    recorded = await run(made, "sh", "-c", f"set -e; {through} {plain}/a; {through} {secure}/b")
+    assert recorded.exit == 0, recorded.document
+    assert [one.request.target for one in exchanges(made, "e1")] == [b"/a", b"/b"]

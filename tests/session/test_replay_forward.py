@@ -53,7 +53,7 @@ class Lab:
     async def record(self, script: str, secure: str = "", **given: Any) -> None:
         envs = self.envs or ((EnvSpec(name="app", upstream=secure, ca=self._files.ca),) if secure else ())
         wired: dict[str, Any] = {"forward": ("127.0.0.1", 0), "envs": envs, "log_every": 0.0, **given}
-        made = RecordOptions(store=self.store, run="r", **wired)
+        made = RecordOptions(**{"store": self.store, "run": "r", **wired})
         recorded = await record(made, ("sh", "-c", script), say=lambda line: None, stdout_to_stderr=True)
         assert recorded.exit == 0, recorded.document
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -157,3 +159,20 @@ async def test_an_ipv6_literal_works_everywhere(lab: Lab, tmp_path: Path, files:
     assert came.receipt["upstream_contacts"] == 0
     for one in ("plain", "tunnel", "own"):
         assert (tmp_path / f"rep-{one}").read_bytes() == (tmp_path / f"rec-{one}").read_bytes()
+
+
+async def test_the_same_requests_over_either_version_are_the_same_in_diff_and_in_replay(
+    lab: Lab, tmp_path: Path, files: TlsFiles
+) -> None:
+    async with H2Environment(files) as environment:
+        lab.envs = (EnvSpec(name="app", upstream=environment.url, ca=files.ca, tls=True),)
+        for run, offer in (("r", "--http2"), ("other", "--http1.1")):
+            cookies = "-H 'Cookie: a=1; b=2' -H 'Authorization: Bearer abcdefgh'"
+            calls = [f"curl -sSf {offer} {cookies} $REPLAYPROXY_URL_APP/{path}" for path in ("a", "b -d n=1")]
+            await lab.record("; ".join(calls), episode="e", forward=None, run=run)
+    came = await lab.replay("; ".join(calls), forward=None)
+    assert came.receipt["reproduced"] is True, came.receipt
+    words = [sys.executable, "-m", "replayproxy", "diff", "r", "other", "--store", str(lab.store), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    document = json.loads(done.stdout)
+    assert (document["verdict"], document["roots"], done.returncode) == ("same", [], 0), document
