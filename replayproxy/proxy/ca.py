@@ -67,10 +67,10 @@ class Authority:
     @property
     def key_hash(self) -> str:
         """Of the public key of our certificates, as Chromium's `--ignore-certificate-errors-spki-list` takes it:
-        Chromium reads no variable that names a CA."""
+        Chromium reads no variable that names a CA. "" where somebody put an authority of another kind in its place."""
         der = ssl.PEM_cert_to_DER_cert(self.store.default_ca.to_pem().decode())
-        at = der.index(_RSA_2048)
-        return b64encode(sha256(der[at : at + _RSA_2048_LENGTH]).digest()).decode()
+        at = der.find(_RSA_2048)
+        return "" if at < 0 else b64encode(sha256(der[at : at + _RSA_2048_LENGTH]).digest()).decode()
 
     def bundle(self, environ: Mapping[str, str]) -> Path:
         """A file of the roots that `environ` trusts, and ours; written anew each time."""

@@ -215,7 +215,8 @@ class Recorder:
             say(f"  forward proxy  {self.forward}")
         if self.authority is not None:
             say(f"  certificate authority  {self.authority.certificate}")
-            say(f"  for Chromium  --ignore-certificate-errors-spki-list={self.authority.key_hash}")
+            if key_hash := self.authority.key_hash:
+                say(f"  for Chromium  --ignore-certificate-errors-spki-list={key_hash}")
         say(f"  control API  {self.control}{'  (token demanded)' if options.token else ''}")
         if options.config.path is not None:
             say(f"  config  {options.config.path}")

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from mitmproxy.certs import CertStore
 
 from replayproxy.proxy.ca import Authority
 
@@ -49,6 +50,14 @@ async def test_the_hash_is_of_the_key_of_what_is_served(authority: Authority) ->
     for word in words:
         seen = subprocess.run([openssl, *word], input=seen, capture_output=True, check=True).stdout
     assert authority.key_hash == b64encode(sha256(seen).digest()).decode()
+
+
+def test_another_s_authority_has_no_hash_and_breaks_nothing(tmp_path: Path) -> None:
+    made = Authority(tmp_path / "ca")
+    CertStore.create_store(tmp_path / "other", "replayproxy", 3072)
+    for one in (tmp_path / "other").iterdir():
+        one.replace(made.folder / one.name)
+    assert Authority(made.folder).key_hash == ""
 
 
 def test_a_bundle_holds_each_file_once(authority: Authority, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.values import Exchange
+from replayproxy.proxy.ca import Authority
 from replayproxy.session.record import Recorded, record
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.wiring import EnvSpec
@@ -108,6 +109,14 @@ async def test_a_client_that_ignores_its_proxy_variables_leaves_a_recording_that
     assert recorded.document["whole"] is False
     assert any("its client ignores the proxy variables" in line for line in recorded.lines)
     assert "next: replayproxy doctor --env NAME=URL" in recorded.lines[-1]
+
+
+async def test_the_flag_that_makes_chromium_trust_us_is_announced(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = options(tmp_path)
+    await record(made, [sys.executable, "-S", "-c", ""], say=said.append, stdout_to_stderr=True)
+    key_hash = Authority(made.store / "ca").key_hash
+    assert f"  for Chromium  --ignore-certificate-errors-spki-list={key_hash}" in said
 
 
 async def test_the_proxy_s_user_names_the_episode_and_reaches_no_environment(
