@@ -69,14 +69,15 @@ class Origins:
             value for value, (env, owner) in self._introduced.items()
             if value not in scopes and owner not in collections[env] and credential_form(value) is None
         }  # fmt: skip
-        for text in self._elsewhere() if candidates else ():
-            candidates -= _among(text, candidates)
+        wanted = _Wanted(candidates)
+        for text in self._elsewhere() if wanted else ():
+            wanted.drop(wanted.among(text))
         last = max((self._first[value] for value in candidates), default=0)
         for at, exchange in enumerate(answers[:last]):
-            if not candidates:
+            if not wanted:
                 break
-            candidates -= {one for one in _told(exchange.response, candidates, load) if self._first[one] > at}
-        return scopes | dict.fromkeys(candidates, VALUES)
+            wanted.drop({one for one in _told(exchange.response, wanted, load) if self._first[one] > at})
+        return scopes | dict.fromkeys(wanted.left(), VALUES)
 
 
 def _words(paths: Iterable[bytes]) -> set[str]:
@@ -122,7 +123,34 @@ def _creates(request: Request) -> bool:
     return bool(words & _CREATES)
 
 
-def _told(response: Response | None, wanted: set[str], load: Callable[[Body], Body]) -> set[str]:
+class _Wanted:
+    """Values that are looked for in many texts."""
+
+    def __init__(self, values: set[str]) -> None:
+        # A value that is one token is found by a look-up of the text's tokens: of thousands of values, each would cost
+        # a walk through every text.
+        self._tokens = {value for value in values if _PLAIN.fullmatch(value.encode())} if len(values) > _FEW else set()
+        self._others = values - self._tokens
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens or self._others)
+
+    def among(self, text: bytes) -> set[str]:
+        found = {value for value in self._others if value.encode() in text}
+        if self._tokens:
+            tokens = (match.group().decode() for match in _PLAIN.finditer(text))
+            found |= {token for token in tokens if token in self._tokens}
+        return found
+
+    def drop(self, values: set[str]) -> None:
+        self._tokens -= values
+        self._others -= values
+
+    def left(self) -> set[str]:
+        return self._tokens | self._others
+
+
+def _told(response: Response | None, wanted: _Wanted, load: Callable[[Body], Body]) -> set[str]:
     """Those of the wanted values that an answer holds, in a field or in its body."""
     if response is None:
         return set()
@@ -131,11 +159,4 @@ def _told(response: Response | None, wanted: set[str], load: Callable[[Body], Bo
     if body is not None and body.size and body.size <= VIEW_LIMIT:
         data = (body if body.inline is not None else load(body)).inline or b""
         texts.append(decoded(response.fields, data) or data)
-    return _among(b"\n".join(texts), wanted)
-
-
-def _among(whole: bytes, wanted: set[str]) -> set[str]:
-    if len(wanted) <= _FEW:
-        return {one for one in wanted if one.encode() in whole}
-    tokens = {match.group().decode() for match in _PLAIN.finditer(whole)}
-    return {one for one in wanted if one in tokens or (not _PLAIN.fullmatch(one.encode()) and one.encode() in whole)}
+    return wanted.among(b"\n".join(texts))
