@@ -88,7 +88,8 @@ class Recorded:
         return next(iter(self.environments.values()))
 
     async def agent(self, env: str = "app") -> Talker:
-        self.agents.append(await talker(self.port(env)))
+        host, port = self.recorder.addresses.listeners[env].bound
+        self.agents.append(await talker(port, host))
         return self.agents[-1]
 
     async def ask(self, request: bytes, env: str = "app") -> bytes:
