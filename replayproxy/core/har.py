@@ -272,7 +272,8 @@ def aside(exchange: Exchange, *, decodes: bool) -> dict[str, Any]:
         "is_probe",
     ):
         value = getattr(exchange, name)
-        if value not in ("", None, 0, False) or (value is False and name == "closed_by_agent"):
+        # A cut after 0 bytes, and an end that was not the agent's, are things that are known.
+        if value not in ("", None, 0, False) or (value is not None and name in ("closed_by_agent", "cut_at")):
             made[name] = value
     if exchange.notes:
         made["notes"] = list(exchange.notes)
