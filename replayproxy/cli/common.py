@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from replayproxy.core.shown import json_bytes, safe
+from replayproxy.core.shown import count, json_bytes, safe
 from replayproxy.errors import WrongUsage
 from replayproxy.session.look import Stores, looking
 from replayproxy.storage import default_path
@@ -77,8 +77,3 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), gap: str =
         return gap.join(cell.rjust(w) if at in right else cell.ljust(w) for at, (cell, w) in pairs).rstrip()
 
     return [line(row) for row in rows]
-
-
-def count(number: int, what: str) -> str:
-    """`1 episode`, `2,003 episodes`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -44,6 +44,11 @@ def _prepared(value: Any) -> Any:
     return value
 
 
+def count(number: int, what: str) -> str:
+    """`1 episode`, `2,003 episodes`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def safe(text: str | bytes, *, lines: bool = False) -> str:
     """Text that changes nothing but what it says: control, format and unprintable characters become escapes.
 

@@ -1,26 +1,25 @@
-"""The episodes that are being replayed: their scripts, loaded when first asked for, and who waits for whose turn."""
+"""The episodes that are being replayed: loaded when first asked for, and who waits for whose turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from replayproxy.core.belonging import Alias
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.prolly import node_addresses
 from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
 from replayproxy.core.redact import Known as Shown
 from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
-from replayproxy.core.script import Entry, Heard, Script, build
+from replayproxy.core.script import Entry, Heard, Script
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Message, Run
-from replayproxy.errors import DamagedRecord
-from replayproxy.serve.discretion import cleaned, is_foreign
+from replayproxy.serve.discretion import cleaned
 from replayproxy.serve.identity import Known
+from replayproxy.serve.loading import load_script
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import renamed
 from replayproxy.serve.resets import Resets
@@ -31,54 +30,6 @@ TURN_LIMIT = 5.0
 
 STRAYS_KEPT = 1000
 LANES_KEPT = 10_000
-
-
-def load_script(
-    reader: Reader, run: Run, episode: Episode, rules: Relaxation | None = None, redactor: Redactor | None = None
-) -> Script:
-    """Reads an episode's index. Bodies stay in the store. Raises StoreTrouble where the episode is damaged.
-
-    `redactor`: that of the live requests; where the run's was another, credentials bind.
-    """
-
-    def load(body: Body) -> Body:
-        return body if body.size > VIEW_LIMIT else replace(body, inline=reader.body(body))
-
-    script = build(
-        reader.exchanges(episode),
-        run=run.name,
-        episode=episode.name,
-        load=load,
-        reads={name: wiring.reads for name, wiring in run.envs.items()},
-        events=reader.events(episode),
-        rules=rules,
-        elsewhere=lambda: _told_elsewhere(reader, run, episode),
-        foreign_secrets=redactor is not None and is_foreign(redactor, run),
-    )
-    if episode.seal is not None and episode.seal.exchanges != len(script.entries):
-        raise DamagedRecord(
-            f"{script.address} holds {len(script.entries)} exchanges, and was sealed with {episode.seal.exchanges}",
-            hint="replayproxy fsck",
-        )
-    return script
-
-
-STATE_LIMIT = 64 * 1024 * 1024
-
-
-def _told_elsewhere(reader: Reader, run: Run, episode: Episode) -> Iterator[bytes]:
-    """Where a value may stand that no answer told and no agent minted: the words of the run and the episode, and the
-    environment's state at the start (its first `STATE_LIMIT` bytes)."""
-    yield repr((run.name, run.meta, episode.name, episode.task, episode.group, episode.meta, episode.envs)).encode()
-    left = STATE_LIMIT
-    for snapshot in reader.snapshots(episode):
-        if snapshot.when == "start" and snapshot.root is not None:
-            for address in node_addresses(snapshot.root, reader.node):
-                node = reader.node(address)
-                left -= len(node)
-                if left < 0:
-                    return
-                yield node
 
 
 class Scene:

@@ -15,7 +15,8 @@ from replayproxy.core.rules import Rule
 from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Request, Run
 from replayproxy.errors import Exit, WrongUsage
 from replayproxy.proxy.head import take_marks
-from replayproxy.serve.scene import lane_of, load_script
+from replayproxy.serve.loading import load_script
+from replayproxy.serve.scene import lane_of
 from replayproxy.session import secrecy
 from replayproxy.session.replay import chosen
 from replayproxy.session.replay_rules import relaxation

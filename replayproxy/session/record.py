@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from replayproxy.errors import Exit, StoreTrouble, WorldTrouble, worst
-from replayproxy.session import child, secrecy, tally
+from replayproxy.session import child, secrecy, tally_text
 from replayproxy.session.addresses import plainly
 from replayproxy.session.child import Child, NotStarted
 from replayproxy.session.record_options import RecordOptions
@@ -204,7 +204,7 @@ def _result(recorder: Recorder, outcome: int | NotStarted | None, *, seconds: fl
     counts, trouble = recorder.recording.tally, recorder.episodes.store_trouble
     document = counts.document() | {"store": str(recorder.options.store), "seconds": round(seconds, 3)}
     store = recorder.options.store
-    lines = tally.lines(
+    lines = tally_text.lines(
         counts, seconds=seconds, upstreams={env.name: env.upstream for env in recorder.options.envs},
         instances=recorder.episodes.instances(), store=str(store), size=store_size(store),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from replayproxy.core.values import EnvWiring, Episode, Exchange, Outcome, Run
 from replayproxy.errors import Problem, WrongUsage
 from replayproxy.proxy.scribe import Ticket
 from replayproxy.proxy.standalone import standalone_addon
-from replayproxy.session import secrecy, tally, wiring
+from replayproxy.session import secrecy, tally_text, wiring
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.camera import Plan
 from replayproxy.session.episodes import Episodes
@@ -203,7 +203,9 @@ class StandaloneRecorder:
         counts = self._recording.tally
         upstreams = {name: env.upstream for name, env in self._recording.run.envs.items()}
         assert self._store is not None
-        said = tally.lines(counts, seconds=0, upstreams=upstreams, instances={}, store=str(self._store.path), size=0)
+        said = tally_text.lines(
+            counts, seconds=0, upstreams=upstreams, instances={}, store=str(self._store.path), size=0
+        )
         whole = not counts.why_not_whole()
         for line in said[:-1]:
             log.log(logging.INFO if whole else logging.WARNING, "%s", line)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Times
-from replayproxy.session.tally import Histogram, Tally, added_ns, lines, size_text, took
+from replayproxy.session.tally import Histogram, Tally, added_ns
+from replayproxy.session.tally_text import lines, size_text, took
 from replayproxy.testing import MS, exchange
 
 
