@@ -12,6 +12,9 @@ from replayproxy.core.values import Body
 
 EMPTY = body_of(b"")
 
+IN_LINE = 64 * 1024
+"""A body or message above this is worked through in another thread."""
+
 
 class Content(Protocol):
     """The part of aiohttp's stream reader that is used."""

@@ -7,10 +7,7 @@ import asyncio
 from replayproxy.core.redact import Known, Redactor
 from replayproxy.core.script import Heard
 from replayproxy.core.values import Body, Fields, Request, Run
-from replayproxy.serve.bodies import Content, read_body
-
-IN_LINE = 64 * 1024
-"""A body above this is looked through in another thread."""
+from replayproxy.serve.bodies import IN_LINE, Content, read_body
 
 
 def cleaned(redactor: Redactor, env: str, heard: Heard, known: Known | None = None) -> Heard:

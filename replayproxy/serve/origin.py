@@ -1,5 +1,7 @@
 """The replay origin: HTTP servers that answer from the stage, byte for byte, and from nowhere else.
 
+Here a request finds its episode; `playing` finds its answer there, and `giving` sends it.
+
 Rules of this file: nothing here can connect anywhere. Whatever fails in our own code becomes a local error answer
 and a fault of the episode; it is never passed on to anybody. An answer that has begun and cannot go on is cut.
 """
@@ -17,21 +19,20 @@ from aiohttp import web
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
-from replayproxy.core.callids import CALLS
-from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.receipt import MISS_STATUS, Document, message_document, no_episode_document
-from replayproxy.core.replayer import Grade, Miss, Serve
-from replayproxy.core.script import Heard, Identified
+from replayproxy.core.receipt import no_episode_document
+from replayproxy.core.replayer import Grade, Serve
+from replayproxy.core.script import Heard
 from replayproxy.core.shown import json_bytes
 from replayproxy.core.values import Body
 from replayproxy.serve.bodies import EMPTY, read_body
 from replayproxy.serve.connection import connections
 from replayproxy.serve.discretion import Discretion
 from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
-from replayproxy.serve.meeting import Met, meet, turn_away
-from replayproxy.serve.renaming import event_rewriter
-from replayproxy.serve.scene import Scene, Stage, lane_of
-from replayproxy.serve.sending import INSTANT, Pace, Sender, Writer
+from replayproxy.serve.giving import Giver
+from replayproxy.serve.meeting import meet, turn_away
+from replayproxy.serve.playing import Player
+from replayproxy.serve.scene import Stage, lane_of
+from replayproxy.serve.sending import INSTANT, Pace
 from replayproxy.serve.visit import (
     CLOSED,
     KEPT,
@@ -40,15 +41,10 @@ from replayproxy.serve.visit import (
     Marks,
     Visit,
     Watch,
-    host_of,
     is_marked,
     origin_form,
 )
-from replayproxy.serve.websocket import Socket, Talk, converse, handshake, no_handshake
-from replayproxy.serve.wire import HELD, OWN_STATUS, Ending, Framing, Plan, hold_limit, plan, problem
-
-PARSE_INLINE = 64 * 1024
-"""A body above this is parsed for its key in another thread."""
+from replayproxy.serve.wire import HELD, Ending, problem
 
 BACKLOG = 4096
 """With asyncio's 100, a burst of agents waits for seconds."""
@@ -83,10 +79,13 @@ class Origin:
         self._discreet = Discretion(stage.redactor)
         self._dialect = dialect
         self._now = now
-        self._pace = pace
         self._watch = watch or Watch()
         self._open: list[_Open] = []
         self._stopping = asyncio.Event()
+        self._giver = Giver(
+            stage.reader, dialect=dialect, now=now, pace=pace, watch=self._watch, stopping=self._stopping
+        )
+        self._player = Player(self._giver, self._discreet)
 
     async def listen(self, door: Door | FrontDoor, bound: socket.socket) -> None:
         """Accepts at `bound` when it returns."""
@@ -139,7 +138,7 @@ class Origin:
 
     async def _visit(self, visit: Visit) -> web.StreamResponse:
         try:
-            return await self._answer(visit)
+            return self._kept(visit, await self._answer(visit))
         except asyncio.CancelledError:
             self._broke_off(visit)
             raise
@@ -187,7 +186,7 @@ class Origin:
         )
         return CLOSED
 
-    async def _answer(self, visit: Visit) -> web.StreamResponse:
+    async def _answer(self, visit: Visit) -> Ending:
         request, env = visit.request, visit.door.env
         target = origin_form(request.head.path.encode("utf-8", "surrogateescape"))
         marked = request.raw_headers if is_marked(request.headers) else ()
@@ -196,32 +195,30 @@ class Origin:
         if self.stage.resets is not None and self.stage.resets.may_be(env, method, marks.target):
             heard = Heard(method, marks.target, visit.fields, await self._body(visit))
             if reset := self.stage.resets.answer(env, await self._discreet.heard(env, heard, None)):
-                return self._kept(visit, await self._give(visit, Serve(reset, Grade.EXACT, 0), marks))
+                return await self._giver.give(visit, Serve(reset, Grade.EXACT, 0), marks)
         else:
             heard = None
         claims, name = marks.claims, self.stage.whose(marks.claims)
         if self.stage.known is not None:
             head = Heard(method, marks.target, visit.fields, None)
             if self.stage.known.is_probe(env, head):
-                return self._kept(visit, await self._probed(visit, marks, heard or await self._whole(visit, head)))
+                return await self._probed(visit, marks, heard or await self._whole(visit, head))
             body = _Once(lambda: self._whole(visit, head), heard)
             claims, name = await self.stage.whose_by_rules(claims, env, heard or head, body)
             heard = body.heard
         lane = lane_of(claims)
         if name is None and self.stage.awaits_frame(env, marks.target) and "Sec-WebSocket-Key" in request.headers:
-            return self._kept(
-                visit, await self._meet(visit, Heard(method, marks.target, visit.fields, EMPTY), lane, marks)
-            )
+            return await self._meet(visit, Heard(method, marks.target, visit.fields, EMPTY), lane, marks)
         if why := visit.entrance.why_not or self.stage.why_not(name, lane):
             await self._refuse(visit, marks, lane, why)
-            return self._kept(visit, Ending.KEEP)
+            return Ending.KEEP
         assert name is not None
         scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
         if heard is None:
             visit.reading = (method, self._discreet.target(env, method, marks.target), lane)
             heard = Heard(method, marks.target, visit.fields, await self._body(visit))
             visit.reading = None
-        return self._kept(visit, await self._play(visit, scene, heard, lane, marks))
+        return await self._player.play(visit, scene, heard, lane, marks)
 
     async def _meet(self, visit: Visit, heard: Heard, lane: str, marks: Marks) -> Ending:
         """Plays a conversation whose first message tells its episode."""
@@ -242,89 +239,13 @@ class Origin:
             return Ending.CLOSE
         assert name is not None
         visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
-        return await self._play(visit, visit.scene, heard, lane, marks, met)
-
-    async def _play(
-        self, visit: Visit, scene: Scene, heard: Heard, lane: str, marks: Marks, met: Met | None = None
-    ) -> Ending:
-        env = visit.door.env
-        heard = await self._discreet.heard(env, heard, scene.shown)
-        script = scene.replayer.script
-        asked = script.known(env, heard)
-        if asked is None:
-            asked = await self._identified(scene, env, heard)
-        if heard.body is not None and heard.body.size > PARSE_INLINE:
-            asked = await self._looked_into(scene, asked, lane)
-        found = scene.replayer.ask(asked, lane, self._now())
-        if isinstance(found, Miss):
-            document = await scene.explain(found)
-            if met is not None:
-                self._watch.miss(document)
-                await turn_away(met.socket, document["detail"])
-                return Ending.CLOSE
-            await self._say_miss(visit, document)
-            return Ending.KEEP
-        visit.serve = found
-        if not scene.replayer.may_go(found):
-            await scene.turn(found)
-        if found.entry.exchange.websocket is not None:
-            return await self._converse(visit, scene, found, marks, met)
-        if met is not None:
-            missed = scene.replayer.unlike(found, no_handshake("this handshake was refused when recorded"), self._now())
-            await turn_away(met.socket, missed.unlike.text)
-            return Ending.CLOSE
-        if found.renames is not None and (renamed := await scene.renamed(found)) is not None:
-            return await self._give(visit, renamed, marks)
-        ready = scene.ready[found.entry.at]
-        if ready is None or self._pace.speed:
-            return await self._give(visit, found, marks)
-        writer = cast("Writer", visit.request.writer)
-        await writer.write(ready.data, drain=False)
-        visit.whole = True
-        await writer.drain()
-        return ready.ending
-
-    async def _converse(self, visit: Visit, scene: Scene, serve: Serve, marks: Marks, met: Met | None = None) -> Ending:
-        exchange, request = serve.entry.exchange, visit.request
-        fields = self._dialect.agent_fields(visit.door, exchange, host_of(request), marks.prefix)
-        key = request.headers.get("Sec-WebSocket-Key", "")
-        socket = met.socket if met else Socket(handshake(exchange, fields, key))
-        visit.whole = True  # the conversation itself judges how it ends
-        if met is None and not socket.can_prepare(request):
-            miss = scene.replayer.unlike(
-                serve, no_handshake("header/sec-websocket-key: no valid WebSocket handshake"), self._now()
-            )
-            await self._say_miss(visit, message_document(scene.replayer.script, miss))
-            return Ending.CLOSE
-        assert exchange.websocket is not None
-        talk = Talk(
-            socket, scene, serve, self.stage.reader.messages(exchange.websocket), pace=self._pace, now=self._now,
-            stopping=self._stopping, tell=self._watch.miss, hold=hold_limit(exchange), first=met.first if met else None,
-            clean=lambda message: self.stage.redactor.message(message, scene.shown),
-        )  # fmt: skip
-        await converse(request, talk, socket)
-        return Ending.CLOSE
+        return await self._player.play(visit, visit.scene, heard, lane, marks, met)
 
     async def _body(self, visit: Visit) -> Body | None:
         request = visit.request
         if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
             await request.writer.write(CONTINUE)
         return await self._discreet.body(visit.fields, request.content)
-
-    async def _looked_into(self, scene: Scene, asked: Identified, lane: str) -> Identified:
-        """A large request with all that a match may need of its body, taken out in another thread."""
-        script = scene.replayer.script
-        if asked.ids is None and asked.key.body.startswith(CALLS):
-            asked = await asyncio.to_thread(script.identify, asked.env, asked.heard)
-        if scene.replayer.has_equal(asked, lane):
-            return asked
-        return await asyncio.to_thread(script.loosened, asked)
-
-    async def _identified(self, scene: Scene, env: str, heard: Heard) -> Identified:
-        script = scene.replayer.script
-        if heard.body is not None and heard.body.size > PARSE_INLINE:
-            return await asyncio.to_thread(script.identify, env, heard)
-        return script.identify(env, heard)
 
     async def _whole(self, visit: Visit, head: Heard) -> Heard:
         return head._replace(body=await self._body(visit))
@@ -334,13 +255,10 @@ class Origin:
         probes = self.stage.probes
         heard = await self._discreet.heard(visit.door.env, heard, None)
         if probes is not None and (entry := probes.answer(visit.door.env, heard)):
-            return await self._give(visit, Serve(entry, Grade.EXACT, 0), marks)
+            return await self._giver.give(visit, Serve(entry, Grade.EXACT, 0), marks)
         why = "a rule says that it is a probe, and none like it was recorded"
-        body = json_bytes(no_episode_document(self.stage.run.name, self._discreet.redactor.text(visit.line), why, ""))
-        mark = (b"Replay-Miss", b"1")
-        await visit.request.writer.write(
-            problem(MISS_STATUS, "Not In The Recording", body, mark, head_only=visit.is_head)
-        )
+        line = self._discreet.redactor.text(visit.line)
+        await self._giver.say_none(visit, no_episode_document(self.stage.run.name, line, why, ""))
         return Ending.KEEP
 
     async def _refuse(self, visit: Visit, marks: Marks, lane: str, why: str) -> None:
@@ -350,52 +268,7 @@ class Origin:
         target = self._discreet.target(visit.door.env, method, marks.target)
         asked = f"{visit.request.method} {target.decode('utf-8', 'backslashreplace')}"
         self.stage.stray(asked, why)
-        await self._say_miss(visit, no_episode_document(self.stage.run.name, asked, why, lane))
-
-    async def _say_miss(self, visit: Visit, document: Document) -> None:
-        self._watch.miss(document)
-        body = json_bytes(document)
-        await visit.request.writer.write(
-            problem(MISS_STATUS, "Not In The Recording", body, (b"Replay-Miss", b"1"), head_only=visit.is_head)
-        )
-
-    async def _give(self, visit: Visit, serve: Serve, marks: Marks) -> Ending:
-        exchange = serve.entry.exchange
-        response = exchange.response
-        if response is None and exchange.outcome in OWN_STATUS:
-            return await self._give_own(visit, serve)
-        fields = self._dialect.agent_fields(visit.door, exchange, host_of(visit.request), marks.prefix)
-        planned = plan(exchange, fields)
-        await self._send(visit, serve, planned)
-        if planned.ending is Ending.HOLD and visit.scene is not None:
-            await self._hold(visit, visit.scene, serve)
-        return planned.ending
-
-    async def _give_own(self, visit: Visit, serve: Serve) -> Ending:
-        """The environment gave no answer, and the agent was told so by the proxy: again in the same words."""
-        exchange = serve.entry.exchange
-        data = self._dialect.own_answer(OWN_STATUS[exchange.outcome], exchange.outcome, exchange.error)
-        if visit.is_head:
-            data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
-        await self._send(visit, serve, Plan(head=data, body=None, framing=Framing.NONE, ending=Ending.CLOSE))
-        return Ending.CLOSE
-
-    async def _send(self, visit: Visit, serve: Serve, planned: Plan) -> None:
-        writer = cast("Writer", visit.request.writer)
-        renames = serve.renames if planned.body is not None and planned.body.size > VIEW_LIMIT else None
-        visit.sender = Sender(
-            writer, serve.entry.exchange, planned, self._pace, self.stage.reader.pieces, event_rewriter(serve, renames)
-        )
-        await visit.sender.send()
-
-    async def _hold(self, visit: Visit, scene: Scene, serve: Serve) -> None:
-        """The recorded agent left here. Waits until this one does, too, which cancels us; or for so long."""
-        scene.done(serve)
-        visit.serve = None
-        try:
-            await asyncio.wait_for(self._stopping.wait(), hold_limit(serve.entry.exchange))
-        except TimeoutError:
-            scene.replayer.stayed(serve, self._now())
+        await self._giver.say_miss(visit, no_episode_document(self.stage.run.name, asked, why, lane))
 
     def _kept(self, visit: Visit, ending: Ending) -> web.StreamResponse:
         return KEPT if ending is Ending.KEEP and not visit.request.head.should_close else CLOSED

@@ -20,6 +20,7 @@ from replayproxy.core.conversation import ABNORMAL, NO_CODE, Conversation, End, 
 from replayproxy.core.receipt import MISS_CLOSE, Document, message_document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.values import Exchange, Fields, Message
+from replayproxy.serve.bodies import IN_LINE
 from replayproxy.serve.hearing import STOPPED, Closing, Ear
 from replayproxy.serve.scene import Scene
 from replayproxy.serve.sending import Pace
@@ -30,9 +31,6 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 CLOSE_GRACE = 2.0
 """Seconds for the agent's answer to a close frame, and for what it said before its connection was lost."""
-
-PARSE_INLINE = 64 * 1024
-"""A message above this is compared in another thread."""
 
 REMEMBERED = 16
 """So many of the agent's last messages are kept, to tell one that comes twice."""
@@ -131,7 +129,7 @@ class Talk:
         if isinstance(got, Closing):
             await self._closed_early(got)
             return False
-        large = len(got.payload) > PARSE_INLINE and got.payload != recorded.payload
+        large = len(got.payload) > IN_LINE and got.payload != recorded.payload
         hear = self._state.hear
         same = (
             await asyncio.to_thread(hear, self._number, recorded, got) if large else hear(self._number, recorded, got)
@@ -140,7 +138,7 @@ class Talk:
             await self._miss(got, self._state.due(recorded))
             return False
         self._anchor = (asyncio.get_running_loop().time(), recorded.at)
-        if len(recorded.payload) <= PARSE_INLINE:
+        if len(recorded.payload) <= IN_LINE:
             self._said.append((self._number, recorded))
         return True
 
@@ -290,7 +288,7 @@ def _batch(source: Iterator[Message]) -> list[Message]:
 def _following(source: Iterator[Message], number: int) -> list[tuple[int, Message]]:
     """What the agent said later in the recording, small messages only."""
     later = enumerate(islice(source, 4 * BATCH_MESSAGES), number + 1)
-    return [(at, message) for at, message in later if message.from_agent and len(message.payload) <= PARSE_INLINE]
+    return [(at, message) for at, message in later if message.from_agent and len(message.payload) <= IN_LINE]
 
 
 def no_handshake(why: str) -> Unlike:

@@ -17,7 +17,7 @@ REPLAY_STEPS = [
     "replayproxy.core.script.exact_key",
     "replayproxy.core.replayer.Replayer.ask",
     "replayproxy.serve.scene.Stage.why_not",
-    "replayproxy.serve.origin.Origin._play",
+    "replayproxy.serve.playing.Player.play",
     "replayproxy.serve.origin.is_marked",
 ]
 RECORDER_STEPS = ["arrive", "before_forward", "hold", "finished", "event", "sink", "live_of"]

@@ -17,15 +17,15 @@ STEPS = (
     "replayproxy.session.dialect.RecordedDialect.take_marks",
     "replayproxy.session.dialect.to_agent",
     "replayproxy.serve.discretion.read_body",
-    "replayproxy.serve.origin.plan",
-    "replayproxy.serve.origin.Sender",
+    "replayproxy.serve.giving.plan",
+    "replayproxy.serve.giving.Sender",
     "replayproxy.core.script.exact_key",
     "replayproxy.core.replayer.Replayer.ask",
     "replayproxy.core.replayer.Replayer.may_go",
     "replayproxy.serve.scene.Stage.whose",
     "replayproxy.serve.scene.Stage.why_not",
     "replayproxy.serve.origin.is_marked",
-    "replayproxy.serve.origin.Origin._play",
+    "replayproxy.serve.playing.Player.play",
 )
 
 
