@@ -69,7 +69,7 @@ class Episodes:
             admit.known(env, "instance")
         snapshots = {one: admit.spec(one, spec) for one, spec in wanted.snapshots.items()}
         recording = self.recording
-        live = recording.open(
+        live = recording.ledger.open(
             Episode(
                 key=0, run_key=0, name=name, task=wanted.task, seed=wanted.seed, attempt=wanted.attempt,
                 group=wanted.group, meta=dict(wanted.meta), envs=envs, instance=dict(wanted.instance),
@@ -93,14 +93,14 @@ class Episodes:
         try:
             live.listeners += await self.addresses.listen_for(live.episode.name, live.episode.envs)
         except Problem as problem:
-            self.recording.mark_fault(live, f"no listener: {problem.what}")
+            self.recording.ledger.mark_fault(live, f"no listener: {problem.what}")
             await self.end_live(live, by="stop")
             raise Refused(503, problem.title, problem.what) from None
 
     # -- while it is open ----------------------------------------------------------------------------------------
 
     def _open(self, name: str) -> Live:
-        live = self.recording.lives.get(name)
+        live = self.recording.ledger.lives.get(name)
         if live is not None and live.ending is None:
             return live
         if live is not None or self.recording.book.is_sealed(name):
@@ -130,7 +130,7 @@ class Episodes:
     # -- ending --------------------------------------------------------------------------------------------------
 
     async def end(self, name: str, end: EndRequest) -> dict[str, Any]:
-        live = self.recording.lives.get(name)
+        live = self.recording.ledger.lives.get(name)
         if live is None and (sealed := self.sealed.get(name)) is not None:
             # A harness that lost our answer asks again; one that says something else is told that it is too late.
             if (end.reward, end.outcome) in ((None, None), (sealed.reward, sealed.outcome)):
@@ -220,7 +220,7 @@ class Episodes:
         ambiguous = live.lane_ambiguous()
         tally.lane_ambiguous += ambiguous
         self._counts[live.episode.name] = live.exchanges
-        recording.retire(live)
+        recording.ledger.retire(live)
         try:
             episode = await asyncio.wrap_future(recording.writer.seal(live.episode))
         except Exception as error:
@@ -247,7 +247,7 @@ class Episodes:
     async def end_all(self, deadline: float | None) -> None:
         """The recorder has stopped its proxy: every open episode ends, side by side."""
         self.stopping = self.proxy_stopped = True
-        lives = list(self.recording.lives.values())
+        lives = list(self.recording.ledger.lives.values())
         if deadline is not None:
             for live in lives:  # also for those whose end was asked for before anybody knew of a deadline
                 asyncio.get_running_loop().call_at(deadline, live.hurry.set)
@@ -257,7 +257,7 @@ class Episodes:
         """Ends the episodes in which nothing has happened for `idle` seconds and nothing is in flight."""
         limit = self.recording.now() - int(idle * 1e9)
         quiet = [
-            live for live in self.recording.lives.values()
+            live for live in self.recording.ledger.lives.values()
             if live.ending is None and not live.flights and live.last_active < limit
         ]  # fmt: skip
         await asyncio.gather(*(self.end_live(live, by="idle") for live in quiet))
@@ -266,11 +266,11 @@ class Episodes:
     # -- looking -------------------------------------------------------------------------------------------------
 
     def describe_all(self) -> list[dict[str, Any]]:
-        lives = [self._row(live.episode, live.exchanges) for live in self.recording.lives.values()]
+        lives = [self._row(live.episode, live.exchanges) for live in self.recording.ledger.lives.values()]
         return [*(self._row(one, self._counts.get(one.name, 0)) for one in self.sealed.values()), *lives]
 
     def describe(self, name: str) -> dict[str, Any]:
-        live = self.recording.lives.get(name)
+        live = self.recording.ledger.lives.get(name)
         if live is not None:
             urls = self.addresses.urls(live.episode, live.listeners) if live.ending is None else {}
             extra = {"urls": urls, "in_flight": len(live.flights), "snapshots": live.snapshots}
@@ -292,7 +292,7 @@ class Episodes:
     def instances(self) -> dict[str, int]:
         """How many instances of each dynamic environment there were, as far as they are remembered."""
         seen: dict[str, set[str]] = {}
-        for episode in (*self.sealed.values(), *(live.episode for live in self.recording.lives.values())):
+        for episode in (*self.sealed.values(), *(live.episode for live in self.recording.ledger.lives.values())):
             for env, upstream in episode.envs.items():
                 seen.setdefault(env, set()).add(episode.instance.get(env, upstream))
         return {env: len(found) for env, found in seen.items()}
@@ -305,7 +305,7 @@ class Episodes:
             "run": self.recording.run.name,
             "envs": self.addresses.plain_urls(),
             "episodes": {
-                "open": len(self.recording.lives), "sealed": tally.sealed, "incomplete": len(tally.incomplete),
+                "open": len(self.recording.ledger.lives), "sealed": tally.sealed, "incomplete": len(tally.incomplete),
             },
             "exchanges": tally.exchanges,
             "unattributed": tally.unattributed,

@@ -19,7 +19,7 @@ class RecordedNames:
 
     def env_of(self, at: Upstream, target: bytes) -> str:
         recording = self._recording
-        name, is_new = recording.origins.name_for(at, target)
+        name, is_new = recording.ledger.origins.name_for(at, target)
         if is_new:
             wired = EnvWiring(name=name, upstream=at.origin, options={"forward": True})
             recording.run = replace(recording.run, envs={**recording.run.envs, name: wired})
@@ -27,5 +27,5 @@ class RecordedNames:
         return name
 
     def options_of(self, at: Upstream) -> EnvOptions:
-        spec = self._recording.envs.get(self._recording.origins.name_of(at) or "")
+        spec = self._recording.envs.get(self._recording.ledger.origins.name_of(at) or "")
         return options_of(spec) if spec else EnvOptions()

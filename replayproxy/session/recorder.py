@@ -194,7 +194,7 @@ class Recorder:
 
     async def _open_option(self, name: str) -> None:
         now = self.recording.now()
-        live = self.recording.open(
+        live = self.recording.ledger.open(
             Episode(key=0, run_key=0, name=name, meta={}, opened=now, opened_wall=self.recording.wall())
         )
         await self.episodes.start(live)
@@ -258,7 +258,7 @@ class Recorder:
                 self.say(f"{time.strftime('%H:%M:%S')}  {self._standing()}")
 
     def _standing(self) -> str:
-        counts, lives = self.recording.tally, len(self.recording.lives)
+        counts, lives = self.recording.tally, len(self.recording.ledger.lives)
         return (
             f"episodes {lives} open, {counts.sealed} sealed, {len(counts.incomplete)} incomplete   "
             f"exchanges {counts.exchanges:,}   unattributed {counts.unattributed:,}"

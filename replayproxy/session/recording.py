@@ -7,22 +7,21 @@ it befell (incomplete) or, where none is known, of the run; it is never the traf
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
-from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Exchange, Fields, Request, Run, Snapshot
+from replayproxy.core.values import Event, Exchange, Fields, Request, Run
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.identities import UNNAMED, Identities, Matter, fills, settled
+from replayproxy.session.ledger import Ledger
 from replayproxy.session.lives import Live, only_listens
 from replayproxy.session.matters import Matters
-from replayproxy.session.origins import Origins
 from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
@@ -34,8 +33,6 @@ LOSING = frozenset(
 )
 """Where a fault that names no exchange may have cost one, of whichever episode."""
 
-FAULTS_KEPT = 20
-ENDED_KEPT = 1_000
 FULL_WAIT = 0.005
 
 
@@ -60,75 +57,24 @@ class Recording:
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
         self.now, self.wall = now, wall
         self.tally = Tally(run=run.name)
-        self.origins = Origins.of(run.envs.values())
+        self.ledger = Ledger(writer, run, book, self.tally, now=now, wall=wall)
         self.camera = Camera(
-            capture, plan=plan, keep=self.keep_snapshot, others=self.open_and_lately, now=now, wall=wall
+            capture, plan=plan, keep=self.ledger.keep_snapshot, others=self.ledger.open_and_lately, now=now, wall=wall
         )
-        self.lives: dict[str, Live] = {}
-        self.ended: deque[Live] = deque(maxlen=ENDED_KEPT)
         self._resets = Resets(resets)
-        self._bucket: Episode | None = None
         self.matters = Matters(identities, self._begun, self.tally)
         self.on_end: Callable[[Live], None] | None = None
         """Called with an episode that a rule ends."""
         self._last_order = 0
-        self._open_keys: set[int] = set()
-        self._connections = Connections(self.put_event, now=now, wall=wall)
-
-    # -- episodes ------------------------------------------------------------------------------------------------
-
-    def open_and_lately(self) -> Iterable[Live]:
-        return (*self.lives.values(), *self.ended)
-
-    def open(self, episode: Episode, *, by_api: bool = False) -> Live:
-        """Puts a declared episode into the book and the store. The caller has checked its name."""
-        stored = self.writer.open_episode(replace(episode, run_key=self.run.key))
-        for name, url in episode.envs.items():
-            self.origins.add(name, url)
-        self.book.open(stored, by_api=by_api)
-        self.tally.declared += 1
-        return self._living(stored)
-
-    def _living(self, episode: Episode) -> Live:
-        live = Live(episode=episode, last_active=self.now())
-        self.lives[episode.name] = live
-        self._open_keys.add(episode.key)
-        return live
-
-    def update(self, live: Live, **changes: Any) -> None:
-        """A newer value of an open episode, in the book and in the store."""
-        live.episode = replace(live.episode, **changes)
-        self.book.update(live.episode)
-        self.writer.update_episode(live.episode)
-
-    def retire(self, live: Live) -> None:
-        """Its seal is on its way: nothing more belongs to it."""
-        live.ended_at = self.now()
-        self.lives.pop(live.episode.name, None)
-        self._open_keys.discard(live.episode.key)
-        self.ended.append(live)
-        # Only for as long as a reading may ask who was open; what an episode held in memory goes now.
-        live.crossed.clear()
-        live.keys.clear()
-
-    def bucket(self) -> Episode:
-        """Where unattributed traffic goes; made with the first of it, or the one that the run has already."""
-        if self._bucket is None:
-            opened = Episode(
-                key=0, run_key=self.run.key, name=UNATTRIBUTED, declared=False,
-                opened=self.now(), opened_wall=self.wall(),
-            )  # fmt: skip
-            self._bucket = self.writer.open_episode(opened)
-        return self._bucket
+        self._connections = Connections(self.ledger.put_event, now=now, wall=wall)
 
     async def close(self, deadline: float | None) -> str | None:
         """After the last episode: the bucket and the run are on disk. Gives what kept them from it. `deadline` is an
         instant of the loop's clock."""
         run = replace(self.run, closed_wall=self.wall(), faults=(*self.run.faults, *self.tally.faults))
         try:
-            if self._bucket is not None:
-                bucket = replace(self._bucket, ended=self.now(), ended_wall=self.wall(), ended_by="stop")
-                await _by(deadline, asyncio.wrap_future(self.writer.seal(bucket)))
+            if (sealing := self.ledger.seal_bucket()) is not None:
+                await _by(deadline, asyncio.wrap_future(sealing))
             self.writer.update_run(run)
             await _by(deadline, asyncio.wrap_future(self.writer.flush()))
         except (Problem, TimeoutError, ValueError) as error:
@@ -164,24 +110,13 @@ class Recording:
 
     def _begun(self, order: tuple[int, int], attribution: Attribution, at: int) -> Attribution:
         """From now on the exchange is under way in its episode."""
-        if attribution.opened:
-            attribution = self._first_seen(attribution)
-        if attribution.episode is not None and (live := self.lives.get(attribution.episode.name)) is not None:
+        if attribution.opened and attribution.episode is not None:
+            seen = self.ledger.first_seen(attribution.episode)
+            self.camera.undeclared_start(seen)
+            attribution = with_key(attribution, seen.episode)
+        if attribution.episode is not None and (live := self.ledger.lives.get(attribution.episode.name)) is not None:
             live.arrive(order, attribution.lane, at)
         return attribution
-
-    def _first_seen(self, attribution: Attribution) -> Attribution:
-        assert attribution.episode is not None
-        try:
-            stored = self.writer.open_episode(replace(attribution.episode, run_key=self.run.key))
-        except BaseException:
-            # It is in the book already, but will never be in the store: the next request may try again.
-            self.book.forget(attribution.episode.name)
-            raise
-        self.book.update(stored)
-        live = self._living(stored)
-        self.camera.undeclared_start(live)
-        return with_key(attribution, stored)
 
     def _order(self, at: int) -> tuple[int, int]:
         self._last_order = max(at, self._last_order + 1)
@@ -303,13 +238,13 @@ class Recording:
         if aliases != live.episode.aliases:
             changes["aliases"] = aliases
         if changes:
-            self.update(live, **changes)
+            self.ledger.update(live, **changes)
         where = f"{self.run.name}/{live.episode.name}"
         for note in matter.notes:
             if note.startswith(CONTRADICTION):
                 self.tally.contradiction(where, note)
                 detail = {"what": note, "order": list(exchange.order)}
-                self.put_event(
+                self.ledger.put_event(
                     live.episode.key, Event(at=self.now(), wall=self.wall(), kind=CONTRADICTION, detail=detail)
                 )
         return replace(exchange, notes=(*exchange.notes, *refused)) if refused else exchange
@@ -329,7 +264,7 @@ class Recording:
             exchange = replace(exchange, carrier=SEALED)  # it outlived its episode
         if not self.writer.room():
             raise RuntimeError("queue full: an exchange was not stored")
-        key = self.bucket().key
+        key = self.ledger.bucket().key
         self.writer.put_exchange(key, exchange)
         self.tally.exchange(exchange, attributed=False)
         self._connections.used_by(exchange, key)
@@ -337,7 +272,7 @@ class Recording:
     def live_of(self, ticket: Ticket) -> Live | None:
         """The episode of a ticket for as long as it is not sealed."""
         episode = self.attribution(ticket).episode
-        live = self.lives.get(episode.name) if episode is not None else None
+        live = self.ledger.lives.get(episode.name) if episode is not None else None
         return live if live is not None and episode is not None and live.episode.key == episode.key else None
 
     def attribution(self, ticket: Ticket) -> Attribution:
@@ -358,11 +293,6 @@ class Recording:
         if live is not None:
             live.episode = replace(live.episode, escaping_links=live.episode.escaping_links + count)
 
-    def put_event(self, key: int, event: Event) -> None:
-        """Lets it go when the episode is sealed, or the queue full: an event is never worth an exchange."""
-        if (key in self._open_keys or (self._bucket is not None and self._bucket.key == key)) and self.writer.room():
-            self.writer.put_event(key, event)
-
     # -- faults and the queue ------------------------------------------------------------------------------------
 
     def fault(self, ticket: Ticket | None, where: str, error: BaseException) -> None:
@@ -376,39 +306,17 @@ class Recording:
             if live is not None and ticket is not None:
                 if where == "finished":
                     live.give_up(ticket.order)
-                self.mark_fault(live, text)
+                self.ledger.mark_fault(live, text)
                 return
-            self.run_fault(text)
+            self.tally.fault(text)
             if ticket is None and where in LOSING:
                 # It is not known whose exchange is missing, so none of the open episodes can claim to be whole.
-                for each in tuple(self.lives.values()):
-                    self.mark_fault(each, text)
+                for each in tuple(self.ledger.lives.values()):
+                    self.ledger.mark_fault(each, text)
         except Exception:
             # The store cannot take the mark either. The episode stays unsealed, and so incomplete, and the exit code
             # comes from the tally.
-            self.run_fault(text)
-
-    def mark_fault(self, live: Live, text: str) -> None:
-        """The episode is incomplete from now on, also when the recorder is killed."""
-        if text not in live.episode.faults and len(live.episode.faults) < FAULTS_KEPT:
-            live.episode = replace(live.episode, faults=(*live.episode.faults, text))
-            self.book.update(live.episode)
-            if self.writer.room():
-                self.writer.update_episode(live.episode)
-
-    def run_fault(self, text: str) -> None:
-        if text not in self.tally.faults and len(self.tally.faults) < FAULTS_KEPT:
-            self.tally.faults.append(text)
-
-    def keep_snapshot(self, live: Live, snapshot: Snapshot) -> None:
-        """Stores a snapshot, or marks the episode that it lacks one."""
-        try:
-            if not self.writer.room():
-                raise RuntimeError("queue full: a snapshot was not stored")
-            self.writer.put_snapshot(live.episode.key, snapshot)
-            self.tally.snapshot(snapshot)
-        except Exception as error:
-            self.mark_fault(live, f"snapshot: {error}")
+            self.tally.fault(text)
 
     def room(self) -> bool:
         return self.writer.room()

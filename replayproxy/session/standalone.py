@@ -180,7 +180,7 @@ class StandaloneRecorder:
         self._episodes = Episodes(self._recording, flows, Addresses(engine=flows, envs=()))
         if episode is not None:
             now = time.monotonic_ns()
-            self._recording.open(Episode(key=0, run_key=0, name=episode, opened=now, opened_wall=time.time_ns()))
+            self._recording.ledger.open(Episode(key=0, run_key=0, name=episode, opened=now, opened_wall=time.time_ns()))
         self._idle = asyncio.get_running_loop().create_task(self._watch_idle(idle))
         log.info("replayproxy: recording run %s into %s", run, store)
         for line in secrecy.told(redactor):

@@ -15,6 +15,9 @@ RESETS = frozenset({Outcome.CUT, Outcome.REFUSED, Outcome.INVALID, Outcome.TIMED
 """The ways in which an environment fails to answer."""
 
 
+FAULTS_KEPT = 20
+
+
 class Histogram:
     """Durations, kept as counts in buckets that are 9 % wide: a quantile of any number of them in little memory."""
 
@@ -111,6 +114,11 @@ class Tally:
     def contradiction(self, address: str, what: str) -> None:
         self.contradictions += 1
         self.contradiction_first = self.contradiction_first or f"{address}: {what}"
+
+    def fault(self, text: str) -> None:
+        """The recorder itself failed. The first ones are kept, each once."""
+        if text not in self.faults and len(self.faults) < FAULTS_KEPT:
+            self.faults.append(text)
 
     def snapshot(self, snapshot: Snapshot) -> None:
         if snapshot.status is SnapshotStatus.MISSING:

@@ -159,7 +159,7 @@ class Kit:
     async def open(self, name: str = "e", **given: Any) -> None:
         """A declared episode, with its start snapshot."""
         now = self.clock()
-        live = self.recording.open(Episode(key=0, run_key=0, name=name, opened=now, opened_wall=now, **given))
+        live = self.recording.ledger.open(Episode(key=0, run_key=0, name=name, opened=now, opened_wall=now, **given))
         await self.desk.start(live)
 
     def arrive(

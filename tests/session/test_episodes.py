@@ -132,7 +132,7 @@ async def test_port_style_gives_an_episode_listeners_of_its_own_and_takes_them_b
     await one.addresses.start()
     answer = await opened(one, episode="x", url_style="port", envs={"crm": "http://127.0.0.1:5/sub"})
     assert answer["urls"] == {"app": "http://127.0.0.1:4003/api", "crm": "http://127.0.0.2:4004/sub"}
-    assert [one_.port_episode for one_ in one.recording.lives["x"].listeners] == ["x", "x"]
+    assert [one_.port_episode for one_ in one.recording.ledger.lives["x"].listeners] == ["x", "x"]
     await one.desk.end("x", EndRequest())
     assert [listener.env for listener in one.engine.closed] == ["app", "crm"]
 

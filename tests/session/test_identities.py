@@ -187,7 +187,7 @@ async def test_equal_values_of_two_spaces_are_two_ids(kit: Make) -> None:
     one = kit(rules=[{"path": "/a/{id}"}, {"path": "/b/{id}"}])
     await Passing(one, target="/a/1").whole()
     await Passing(one, target="/b/1").whole()
-    assert {live.episode.name: live.exchanges for live in one.recording.lives.values()} == {"1": 1, "1-a2": 1}
+    assert {live.episode.name: live.exchanges for live in one.recording.ledger.lives.values()} == {"1": 1, "1-a2": 1}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_an_id_outlives_its_episode_and_passes_on_to_the_next_that_a_mark_
         await one.open(name)
         await Passing(one, headers={"X-Thread": "worker"}, prefix=name).whole()
         await Passing(one, headers={"X-Thread": "worker"}).whole()
-        await one.desk.end_live(one.recording.lives[name], by="end")
+        await one.desk.end_live(one.recording.ledger.lives[name], by="end")
     assert [await carried(one, name) for name in "ab"] == [[("prefix", False), ("rule", False)]] * 2
     await Passing(one, headers={"X-Thread": "worker"}).whole()
     assert [x.carrier for x in await one.stored(UNATTRIBUTED)] == ["episode sealed"]
@@ -254,7 +254,7 @@ async def test_the_first_message_that_names_a_connection_opens_its_episode(kit: 
     assert passing.episode is None
     passing.say({"id": "ep-42", "seed": 3})
     assert passing.episode == "ep-42"
-    assert len(one.recording.lives["ep-42"].flights) == 1
+    assert len(one.recording.ledger.lives["ep-42"].flights) == 1
     passing.end()
     assert await carried(one, "ep-42") == [("rule", True)]
     assert (await one.episode("ep-42")).seed == 3
@@ -273,7 +273,7 @@ async def test_a_connection_that_names_itself_by_nothing_is_an_episode_of_its_ow
     one = kit(rules=[FRAME])
     for _ in range(2):
         Passing(one, "GET", "/ws", messages=({"type": "reset"},)).end()
-    assert [(name, live.exchanges) for name, live in one.recording.lives.items()] == [("r0-1", 1), ("r0-2", 1)]
+    assert [(name, live.exchanges) for name, live in one.recording.ledger.lives.items()] == [("r0-1", 1), ("r0-2", 1)]
 
 
 async def test_a_secret_is_kept_and_named_by_its_token_only(kit: Make) -> None:
@@ -281,8 +281,8 @@ async def test_a_secret_is_kept_and_named_by_its_token_only(kit: Make) -> None:
     await Passing(one, headers={"Authorization": "Bearer hunter2-hunter2"}).whole()
     await Passing(one, headers={"Authorization": "Bearer hunter2-hunter2"}).whole()
     await Passing(one, headers={"Authorization": "Bearer other"}).whole()
-    names = list(one.recording.lives)
-    assert [one.recording.lives[name].exchanges for name in names] == [2, 1]
+    names = list(one.recording.ledger.lives)
+    assert [one.recording.ledger.lives[name].exchanges for name in names] == [2, 1]
     for name in names:
         aliases = (await one.episode(name)).aliases
         assert "hunter2" not in f"{name} {aliases}"
@@ -330,7 +330,7 @@ async def test_a_rule_ends_its_episode_after_that_exchange(kit: Make) -> None:
     one = kit(rules=[HEADER, {"answer": "/done", "fills": "end"}, {"answer": "/reward", "fills": "reward"}])
     for done in (False, True):
         await Passing(one, headers={"X-Thread": "t"}, told={"done": done, "reward": 2}).whole()
-    while "t" in one.recording.lives:
+    while "t" in one.recording.ledger.lives:
         await asyncio.sleep(0)
     await asyncio.sleep(0.2)
     episode = await one.episode("t")
@@ -346,7 +346,7 @@ async def test_a_probe_is_kept_opens_nothing_and_makes_nothing_unclean(kit: Make
     await probe.whole()
     await Passing(one, headers={"X-Thread": "t"}).whole()
     assert [x.is_probe for x in await one.stored(UNATTRIBUTED)] == [True]
-    assert list(one.recording.lives) == ["t"]
+    assert list(one.recording.ledger.lives) == ["t"]
     assert (one.recording.tally.probes, one.recording.tally.why_not_whole()) == (1, [])
 
 

@@ -92,7 +92,7 @@ async def test_a_snapshot_that_takes_longer_than_hold_allows_is_late(kit: Make) 
     await one.open()
     table.wait = gate.wait
     await one.pass_through("POST", header="e")
-    live = one.recording.lives["e"]
+    live = one.recording.ledger.lives["e"]
     gate.set()
     await asyncio.wait(list(live.readings))
     assert [(s.status, s.late, s.mode) for s in await one.snapshots()] == [(SnapshotStatus.TAKEN, True, "hold")]
@@ -106,7 +106,7 @@ async def test_free_does_not_wait(kit: Make) -> None:
     table.wait = gate.wait
     assert await one.pass_through("POST", header="e") == 0
     gate.set()
-    await asyncio.wait(list(one.recording.lives["e"].readings))
+    await asyncio.wait(list(one.recording.ledger.lives["e"].readings))
     assert [(s.late, s.mode) for s in await one.snapshots()] == [(False, "free")]
 
 
@@ -115,7 +115,7 @@ async def test_a_write_whose_answer_streamed_is_followed_by_a_snapshot_all_the_s
     await one.open()
     ticket = one.arrive("POST", header="e")
     one.recording.finished(ticket, made(ticket, "POST"))
-    await asyncio.wait(list(one.recording.lives["e"].readings))
+    await asyncio.wait(list(one.recording.ledger.lives["e"].readings))
     assert [s.after for s in await one.snapshots()] == [ticket.order]
 
 
@@ -125,7 +125,7 @@ async def test_a_write_that_never_reached_the_environment_is_followed_by_none(ki
     await one.open()
     ticket = one.arrive("POST", header="e")
     one.recording.finished(ticket, made(ticket, "POST", status=None, outcome=outcome))
-    assert not one.recording.lives["e"].readings
+    assert not one.recording.ledger.lives["e"].readings
 
 
 async def test_requests_declared_to_be_reads_are_followed_by_none(kit: Make) -> None:
@@ -211,7 +211,7 @@ async def test_a_request_equal_to_the_reset_is_kept_outside_the_episodes_and_cou
 async def test_a_reset_opens_no_undeclared_episode(kit: Make) -> None:
     one = kit(resets=[RESET])
     await one.pass_through("POST", "/reset", header="never-seen")
-    assert one.recording.lives == {}
+    assert one.recording.ledger.lives == {}
 
 
 @pytest.mark.parametrize(
@@ -258,10 +258,10 @@ async def test_a_fault_that_may_have_cost_anybody_an_exchange_makes_every_open_e
     for name in ("e", "other"):
         await one.open(name)
     one.recording.fault(None, "arrive", ValueError("broken"))
-    assert [live.episode.faults for live in one.recording.lives.values()] == [("arrive: broken",)] * 2
+    assert [live.episode.faults for live in one.recording.ledger.lives.values()] == [("arrive: broken",)] * 2
     await one.open("later")
     one.recording.fault(None, "back pressure", ValueError("broken"))
-    assert one.recording.lives["later"].episode.faults == ()
+    assert one.recording.ledger.lives["later"].episode.faults == ()
     assert one.recording.tally.faults == ["arrive: broken", "back pressure: broken"]
 
 
@@ -274,8 +274,8 @@ async def test_a_full_queue_drops_nothing_silently(kit: Make, monkeypatch: pytes
     with pytest.raises(RuntimeError, match="queue full") as full:
         one.recording.finished(ticket, made(ticket))
     one.recording.fault(ticket, "finished", full.value)
-    await one.recording.camera.take(one.recording.lives["e"], "mark")
-    assert one.recording.lives["e"].episode.faults == (
+    await one.recording.camera.take(one.recording.ledger.lives["e"], "mark")
+    assert one.recording.ledger.lives["e"].episode.faults == (
         "finished: queue full: an exchange was not stored", "snapshot: queue full: a snapshot was not stored",
     )  # fmt: skip
     waiting = asyncio.create_task(one.recording.wait_room())
@@ -327,7 +327,7 @@ async def test_an_exchange_that_outlived_its_episode_is_not_put_into_it(kit: Mak
     one = kit()
     await one.open()
     ticket = one.arrive(header="e")
-    one.recording.retire(one.recording.lives["e"])
+    one.recording.ledger.retire(one.recording.ledger.lives["e"])
     one.recording.finished(ticket, made(ticket))
     assert [e.carrier for e in await one.stored(UNATTRIBUTED)] == ["episode sealed"]
 
