@@ -6,11 +6,13 @@
 | HTML error pages | problem documents that are marked as ours |
 | an environment that resets the stream before its answer: an invented 502 | the agent's stream is reset |
 | header names of HTTP/1 trailers go out in upper case, which ends the connection | in lower case |
+| an empty DATA frame ends the body as HTTP/1's last chunk; what follows is taken for the next request | it is nothing |
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 import h2.errors
 import h2.events
@@ -34,8 +36,25 @@ def _lowered(fields: Fields) -> list[tuple[bytes, bytes]]:
     return [(name.lower(), value) for name, value in fields if name.lower() not in _HOP_BY_HOP]
 
 
+def _without_empty_data(given: CommandGenerator[bool]) -> CommandGenerator[bool]:
+    """Leaves out the data of empty DATA frames."""
+    answer: Any = None
+    while True:
+        try:
+            command = given.send(answer)
+        except StopIteration as end:
+            return bool(end.value)
+        answer = None
+        event = command.event if isinstance(command, _base.ReceiveHttp) else None
+        if not isinstance(event, _events.RequestData | _events.ResponseData) or event.data:
+            answer = yield command
+
+
 class AgentHttp2(_http2.Http2Server):
     """The agent's side."""
+
+    def handle_h2_event(self, event: h2.events.Event) -> CommandGenerator[bool]:
+        return _without_empty_data(super().handle_h2_event(event))
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if isinstance(event, ResponseInformational):
@@ -103,7 +122,7 @@ class EnvironmentHttp2(_http2.Http2Client):
             response = http.Response(b"HTTP/1.1", status, reason, headers, None, None, 0, None)
             yield _base.ReceiveHttp(ResponseInformational(event.stream_id, response))
             return False
-        return (yield from super().handle_h2_event(event))
+        return (yield from _without_empty_data(super().handle_h2_event(event)))
 
 
 def _fault(event: _events.ResponseProtocolError) -> _events.ResponseProtocolError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ def _plain(headers: Any) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _config(**more: Any) -> h2.config.H2Configuration:
-    return h2.config.H2Configuration(header_encoding=False, **more)
+    return h2.config.H2Configuration(header_encoding=False, normalize_inbound_headers=False, **more)
 
 
 class H2Environment:
@@ -88,12 +88,15 @@ class H2Environment:
                     bodies[event.stream_id] += event.data
                     http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
-                    path = heads[event.stream_id][b":path"]
-                    if path == b"/gone":
+                    head = heads[event.stream_id]
+                    if head[b":path"] == b"/gone":
                         writer.close()
                         return
-                    _answer(http, event.stream_id, path, bytes(bodies[event.stream_id]))
+                    self.answer(http, event.stream_id, head, bytes(bodies[event.stream_id]))
             writer.write(http.data_to_send())
+
+    def answer(self, http: h2.connection.H2Connection, stream: int, head: Mapping[bytes, bytes], body: bytes) -> None:
+        _answer(http, stream, head[b":path"], body)
 
     @staticmethod
     @asynccontextmanager
@@ -175,6 +178,16 @@ class H2Agent:
             http.send_data(stream, part)
         self._writer.write(http.data_to_send())
         return stream
+
+    async def part(self, stream: int, size: int) -> bytes:
+        """The first bytes of an answer that goes on."""
+        got = b""
+        async with asyncio.timeout(5):
+            while len(got) < size and (data := await self._reader.read(65536)):
+                for event in self._http.receive_data(data):
+                    if isinstance(event, h2.events.DataReceived) and event.stream_id == stream:
+                        got += event.data
+        return got[:size]
 
     def reset(self, stream: int) -> None:
         self._http.reset_stream(stream, 8)

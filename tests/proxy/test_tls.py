@@ -118,6 +118,26 @@ async def test_an_http2_agent_before_an_http1_environment(w: Wire, authority: Au
     assert (exchange.request.body.inline, exchange.request.trailers) == (b"onetwo", ((b"x-end", b"1"),))
 
 
+@pytest.mark.parametrize("trailers", [[], [(b"x-end", b"1")]])
+@pytest.mark.parametrize("smuggled", [b"two", b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_an_empty_data_frame_is_nothing_and_never_the_end_of_a_body(
+    w: Wire, authority: Authority, smuggled: bytes, trailers: list[tuple[bytes, bytes]]
+) -> None:
+    environment = await w.environment(says(OK))
+    listener = await listening(w, environment.url)
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    async with H2Environment.agent(listener.bound, trust) as agent:
+        for pieces in ([b"", b"one", b"", smuggled, b""], [b""]):
+            got = await agent.ask(b"POST", b"/rp/e1/a", (), pieces, trailers=trailers)
+            assert (got.status, got.body) == (200, b"ok")
+    tail = b"0\r\n" + b"".join(b"%s: %s\r\n" % pair for pair in trailers) + b"\r\n"
+    sent = [request.partition(b"\r\n\r\n")[2] for request in environment.requests]
+    assert sent == [b"3\r\none\r\n%x\r\n%s\r\n" % (len(smuggled), smuggled) + tail, tail]
+    exchange = await w.scribe.exchange(2)
+    assert exchange.request.body is not None
+    assert exchange.request.body.inline == b""
+
+
 async def test_trailers_that_http1_cannot_carry_are_noted(w: Wire, authority: Authority) -> None:
     environment = await w.environment(says(OK))
     listener = await listening(w, environment.url)
