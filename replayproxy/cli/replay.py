@@ -14,6 +14,7 @@ from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
 from replayproxy.core.receipt import Document
 from replayproxy.errors import Exit, Problem
+from replayproxy.session import secrecy
 from replayproxy.session.child import NotStarted
 from replayproxy.session.config import Config, discover
 
@@ -33,6 +34,7 @@ class _Told:
         sole = stage.sole
         address = f"{stage.run.name}/{sole.name}" if sole else stage.run.name
         _say(serving_lines(address, sole.seal.exchanges if sole and sole.seal else None, urls, control))
+        _say([f"  {line}" for line in secrecy.holding(stage.run)])
 
     def miss(self, document: Document) -> None:
         _say(miss_lines(document))

@@ -9,6 +9,7 @@ from replayproxy.cli.common import safe
 from replayproxy.cli.ls import run_text
 from replayproxy.cli.moments import moment
 from replayproxy.core.values import EnvWiring, Run
+from replayproxy.session import secrecy
 from replayproxy.session.listing import listing
 from replayproxy.storage import Reader
 
@@ -26,6 +27,8 @@ def run_lines(reader: Reader, run: Run) -> Iterator[str]:
         yield f"  taken     {','.join(run.snapshot_when)}   {safe(run.snapshot_mode)}"
     if run.meta:
         yield "  meta      " + "   ".join(f"{safe(name)}={safe(str(value))}" for name, value in run.meta.items())
+    for line in secrecy.holding(run):
+        yield f"  secrets   {line}"
     for fault in run.faults:
         yield f"  fault     {safe(fault)}"
     yield from run_text(listing(reader, run))

@@ -69,6 +69,14 @@ class Kept:
         return cls(kept=bool(said.get("kept")), key=str(said.get("key", "")), rules=rules)
 
 
+def holding(run: Run) -> list[str]:
+    """What is told of a run that has its secrets in it; nothing of any other."""
+    if not Kept.of(run).kept:
+        return []
+    how = "with --keep-secrets" if "secrets" in run.config else "by a version without redaction"
+    return [f"credentials, cookies and tokens are in it as they were sent (recorded {how})"]
+
+
 def shown_as(redactor: Redactor) -> Callable[[str], str]:
     """The token of a secret text, as an id that is a credential is kept."""
 

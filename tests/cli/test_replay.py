@@ -61,6 +61,17 @@ def test_a_replay_without_mitmproxy_and_without_a_look_up_or_connection(store: S
     assert done.stdout.splitlines() == ["hello", "0 [] []"]
 
 
+def test_a_run_with_its_secrets_in_it_is_replayed_and_says_so(store: Store) -> None:
+    path = record(store, exchange("GET", "/x", request_headers={"Authorization": "Bearer abcdefgh12345678"}))
+    ask = (
+        "import os, urllib.request as u; "
+        "u.urlopen(u.Request(os.environ['REPLAYPROXY_URL_APP'] + '/x', headers={'Authorization': 'Bearer ' + %r}))"
+    )
+    done = ran(path, "r/e", "--", sys.executable, "-c", ask % "abcdefgh12345678")
+    assert (done.returncode, "in it as they were sent" in done.stderr) == (0, True), done.stderr
+    assert ran(path, "r/e", "--", sys.executable, "-c", ask % "another-credential").returncode == 1
+
+
 def test_the_receipt_is_the_one_document_on_stdout(store: Store, tmp_path: Path) -> None:
     path = record(store, exchange("GET", "/x", body=b"hello"))
     summary = tmp_path / "summary.json"

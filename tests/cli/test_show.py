@@ -156,6 +156,7 @@ def test_a_run_shows_its_wiring_and_its_episodes(call: Call, recorded: Path) -> 
     text = call("show", "nightly").text
     assert "  env       crm http://crm.test" in text
     assert "  snapshot  crm = sqlite:crm.db" in text
+    assert "  secrets   credentials, cookies and tokens are in it as they were sent" in text
     assert "a        crm-7" in text
     told = call("show", "nightly", "--json").json
     assert told["envs"]["cal"]["upstream"] == "http://cal.test"

@@ -40,6 +40,13 @@ def test_with_the_secrets_kept_no_key_is_made(tmp_path: Path) -> None:
     assert secrecy.load(tmp_path, wired(keeper)).keeps
 
 
+def test_a_run_with_its_secrets_in_it_says_so_and_why(tmp_path: Path) -> None:
+    assert secrecy.holding(wired(secrecy.for_recording(tmp_path))) == []
+    assert "with --keep-secrets" in secrecy.holding(wired(secrecy.for_recording(tmp_path, keep=True)))[0]
+    assert "by a version without redaction" in secrecy.holding(RUN)[0]
+    assert secrecy.load(tmp_path, RUN).keeps, "it is matched as it was recorded"
+
+
 def test_a_key_of_another_length_or_unreadable_is_trouble_with_the_store(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
     path.write_bytes(b"short")
