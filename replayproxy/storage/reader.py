@@ -6,15 +6,12 @@ run, the episode and the exchange, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.messagelog import Damaged, unpacked
 from replayproxy.core.values import (
     UNATTRIBUTED,
     Body,
@@ -22,16 +19,15 @@ from replayproxy.core.values import (
     EpisodeState,
     Event,
     Exchange,
-    Message,
     Run,
     Snapshot,
     Trace,
-    WebSocket,
 )
 from replayproxy.errors import DamagedRecord, UnknownAddress
 from replayproxy.storage import cold
 from replayproxy.storage.codec import bodies_of, decode_exchange
-from replayproxy.storage.frame import Broken, open_blob
+from replayproxy.storage.contents import Contents
+from replayproxy.storage.frame import Broken
 from replayproxy.storage.layout import (
     META_LAST_CHECK,
     episode_key,
@@ -43,43 +39,12 @@ from replayproxy.storage.layout import (
 from replayproxy.storage.resolve import Resolved, resolve
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
-
-class Readable(Protocol):
-    """What a reader reads: a store's environment, or an archive."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def dbs(self) -> Mapping[str, Any]:
-        """The handles of the databases, by name."""
-
-    def reading(self, *, buffers: bool = False) -> AbstractContextManager[Any]:
-        """A read transaction."""
-
-    def is_writing(self, session: int) -> bool:
-        """Whether the writer of that number still lives."""
-
-
 AT_ONCE = 64
 """Exchanges read in one transaction by `exchanges`: a slow caller must not keep old pages from being used again."""
 
 
-class Reader:
+class Reader(Contents):
     """See the module. Made by `Store.reader`."""
-
-    def __init__(self, env: Readable) -> None:
-        self._env = env
-
-    @property
-    def path(self) -> Path:
-        """The store's directory."""
-        return self._env.path
-
-    @property
-    def env(self) -> Readable:
-        """What it reads."""
-        return self._env
 
     # Runs and episodes
 
@@ -226,44 +191,6 @@ class Reader:
         except DamagedRecord as damaged:
             raise self._damaged(f"{self.address(episode)}#{exchange.seq}", damaged.what) from damaged
 
-    def body(self, body: Body) -> bytes:
-        """All its bytes. Raises DamagedRecord when they are not there or not those that passed."""
-        if body.inline is not None:
-            return body.inline
-        data = b"".join(self.pieces(body))
-        if len(data) != body.size:
-            raise self._damaged("a body", f"{len(data)} of {body.size} bytes are there")
-        return data
-
-    def pieces(self, body: Body) -> Iterator[bytes]:
-        """Its bytes, piece by piece. A piece that is missing or changed raises DamagedRecord."""
-        if body.inline is not None:
-            yield body.inline
-            return
-        for address in body.pieces:
-            yield self.node(address)
-
-    def messages(self, talk: WebSocket) -> Iterator[Message]:
-        """What was said, in order; memory stays flat. Raises DamagedRecord."""
-        if not talk.is_apart or talk.log is None:
-            yield from talk.messages
-            return
-        try:
-            yield from unpacked(self.pieces(talk.log.body))
-        except Damaged as damaged:
-            raise self._damaged("a conversation", str(damaged)) from damaged
-
-    def node(self, address: bytes) -> bytes:
-        """The bytes under a content address: a piece of a body, a node of a snapshot's tree."""
-        with self._env.reading() as txn:
-            raw = txn.get(address, db=self._env.dbs["blobs"])
-        if raw is None:
-            raise self._damaged(f"blob {address.hex()[:16]}", "it is missing")
-        try:
-            return open_blob(address, raw)
-        except Broken as broken:
-            raise self._damaged(f"blob {address.hex()[:16]}", broken) from broken
-
     def snapshots(self, episode: Episode) -> list[Snapshot]:
         """In order, with the numbers of the exchanges they refer to."""
         with self._env.reading() as txn:
@@ -359,9 +286,3 @@ class Reader:
             return cold.decode_document(raw)
         except Broken as broken:
             raise self._damaged(what, broken) from broken
-
-    def _damaged(self, what: str, why: Broken | str) -> DamagedRecord:
-        return DamagedRecord(f"{what} in {self._env.path} is damaged: {why}", hint="replayproxy fsck")
-
-
-type Load = Callable[[bytes], bytes]

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from replayproxy.core.names import Address, parse_address
-from replayproxy.core.values import Episode, Run
+from replayproxy.core.values import Episode, Run, Snapshot
 from replayproxy.errors import UnknownAddress
 
-if TYPE_CHECKING:
-    from replayproxy.storage.reader import Reader
+
+class Lookup(Protocol):
+    """The part of a reader that names are looked up in."""
+
+    def runs(self) -> list[Run]: ...
+    def run(self, name: str) -> Run: ...
+    def episode(self, run: Run, name: str) -> Episode: ...
+    def count(self, episode: Episode) -> int: ...
+    def snapshots(self, episode: Episode) -> list[Snapshot]: ...
+    def check(self, run: Run) -> dict[str, Any] | None: ...
+    def last_check(self) -> tuple[Run, dict[str, Any]] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +35,7 @@ class Resolved:
     finding: dict[str, Any] | None = None
 
 
-def resolve(reader: Reader, text: str) -> Resolved:
+def resolve(reader: Lookup, text: str) -> Resolved:
     """Raises UnknownAddress. That an exchange or snapshot of that number exists is checked too."""
     try:
         address = parse_address(text)
@@ -41,7 +50,7 @@ def resolve(reader: Reader, text: str) -> Resolved:
     return _recorded(reader, address)
 
 
-def _recorded(reader: Reader, address: Address) -> Resolved:
+def _recorded(reader: Lookup, address: Address) -> Resolved:
     run = reader.run(address.run or "")
     if address.episode is None:
         return Resolved(text=address.text, run=run)
@@ -54,7 +63,7 @@ def _recorded(reader: Reader, address: Address) -> Resolved:
     return Resolved(text=address.text, run=run, episode=episode, seq=address.seq, snapshot=address.snapshot)
 
 
-def _finding(reader: Reader, text: str, wanted: str) -> Resolved:
+def _finding(reader: Lookup, text: str, wanted: str) -> Resolved:
     last = reader.last_check()
     if last is None:
         raise UnknownAddress(f"no finding {text}: nothing was checked in this store", hint="replayproxy check RUN")
@@ -69,7 +78,7 @@ def _finding(reader: Reader, text: str, wanted: str) -> Resolved:
     )
 
 
-def _checks(reader: Reader, last: tuple[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str, Any]]]:
+def _checks(reader: Lookup, last: tuple[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """The last check, then those of the other runs (a stable id may be of any of them)."""
     yield last
     for run in reader.runs():

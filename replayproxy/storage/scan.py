@@ -22,9 +22,9 @@ from replayproxy.core.values import Episode, Event, Exchange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.codec import bodies_of, decode_exchange
+from replayproxy.storage.contents import Readable
 from replayproxy.storage.frame import Broken, open_blob
 from replayproxy.storage.layout import DATA_FILE, META_LAST_CHECK, episode_name_key, exchange_order, number, u64
-from replayproxy.storage.reader import Readable
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
 MOST_PAGES = 50
