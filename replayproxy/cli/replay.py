@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from replayproxy.errors import Exit, Problem
 from replayproxy.session import secrecy
 from replayproxy.session.child import NotStarted
 from replayproxy.session.config import Config, discover
+from replayproxy.session.files import write_whole
 
 if TYPE_CHECKING:
     from replayproxy.serve.scene import Stage
@@ -87,7 +89,6 @@ def command(
     3: nothing was asked for, or it cannot be known.
     """
     # aiohttp takes long to import, and `--help` need not pay for it.
-    from replayproxy.session.replay import write_document
     from replayproxy.session.replay_options import parse
 
     found = discover(config, Path.cwd(), os.environ)
@@ -102,7 +103,7 @@ def command(
         _summarise(options, int(problem.code), str(problem))
         return _tell(str(problem), "command not started", problem.code, as_json)
     if options.summary is not None:
-        write_document(options.summary, replayed.summary())
+        write_whole(options.summary, json.dumps(replayed.summary()))
     _say(receipt_lines(replayed.receipt, replayed.exit))
     for fault in replayed.faults[:1]:
         click.echo(f"replayproxy: a fault of replayproxy or its store, report {_report(fault)}", err=True)
@@ -138,8 +139,7 @@ def _run(
 
 
 def _summarise(options: ReplayOptions, code: Exit | int, error: str) -> None:
-    from replayproxy.session.replay import write_document
 
     if options.summary is not None:
         document = {"command_exit": None, "exit": int(code), "receipt": None, "error": error}
-        write_document(options.summary, document)
+        write_whole(options.summary, json.dumps(document))

@@ -20,6 +20,7 @@ from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import Kind, digest, field, is_json_type, media_type, view
+from replayproxy.core.multipart import first_boundary
 from replayproxy.core.values import Body, Fields
 
 _PLAIN = 1024 * 1024
@@ -96,15 +97,12 @@ def summary(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "digest": digest(data).hex()[:16]}
 
 
-_BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;]+))', re.IGNORECASE)
-
-
 def form_parts(content_type: bytes, data: bytes) -> list[dict[str, Any]] | None:
     """The parts of a multipart body; None when it is malformed (no boundary, or it ends without its last one)."""
-    match = _BOUNDARY.search(content_type)
-    if match is None:
+    boundary = first_boundary(content_type)
+    if not boundary:
         return None
-    mark = b"--" + (match.group(1) or match.group(2))
+    mark = b"--" + boundary
     if data.startswith(mark):
         data = b"\r\n" + data
     # A boundary is one only at the beginning of a line and whole: a file may hold a longer one that begins like it.

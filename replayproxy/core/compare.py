@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
+from replayproxy.core import jsonvalue
 from replayproxy.core.clock import Clock, Span, span_of
 from replayproxy.core.comparison import (
     DIFFERENT,
@@ -291,9 +292,8 @@ def _first_state(events: Sequence[StateEvent], secrets: Secrets) -> StateDiffere
     event = events[0]
     first = event.differences[0]
     _, table, key, *rest = first.tokens
-    pointer = "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in rest)
     return StateDifference(
         name=event.a.name, when=event.a.when, a=event.a.n, b=event.b.n, after=(event.a.after_seq, event.b.after_seq),
-        table=str(table), key=str(key), pointer=pointer,
+        table=str(table), key=str(key), pointer=jsonvalue.pointer(*rest),
         values=(secrets.hide(first, first.a), secrets.hide(first, first.b)), rows=event.rows,
     )  # fmt: skip

@@ -135,7 +135,12 @@ def same(a: Any, b: Any) -> bool:
 
 def pointer(*tokens: str | int) -> str:
     """The RFC 6901 pointer of the tokens; the whole document is ""."""
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+    return "".join("/" + escaped(str(token)) for token in tokens)
+
+
+def escaped(name: str) -> str:
+    """A name as a token of a pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def tokens(path: str) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ from replayproxy.core.values import Fields
 _BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"([^"]{1,200})"|([^;\s"]{1,200}))', re.IGNORECASE)
 
 
+_ANYHOW = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;]+))', re.IGNORECASE)
+
+
 class Part(NamedTuple):
     """One part. `fields` in their order, names in lower case."""
 
@@ -26,6 +29,12 @@ def boundary_of(content_type: bytes) -> bytes | None:
     """The boundary that a Content-Type names; None when it names none, or more than one."""
     found = _BOUNDARY.findall(content_type)
     return (found[0][0] or found[0][1]) if len(found) == 1 else None
+
+
+def first_boundary(content_type: bytes) -> bytes:
+    """For readers that only look into a body: the first boundary, however it is written; empty where there is none."""
+    found = _ANYHOW.search(content_type)
+    return (found[1] or found[2]) if found else b""
 
 
 def without_boundary(content_type: bytes) -> bytes:

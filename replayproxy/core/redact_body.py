@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from replayproxy.core.canonical import VIEW_LIMIT, all_fields, body_of, field, media_type
+from replayproxy.core.multipart import first_boundary
 from replayproxy.core.redact_edit import Edit, applied, moved_chunks, scaled_chunks
 from replayproxy.core.values import Body, Fields
 
@@ -20,7 +20,6 @@ OVERLAP = 32 * 1024
 
 GIVEN_UP = "secret in a coded body: not stored"
 
-_BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;]+))', re.IGNORECASE)
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 
 
@@ -37,8 +36,8 @@ class Shape:
     def of(cls, fields: Fields) -> Shape:
         kind = media_type(fields)
         boundary = b""
-        if kind.startswith(b"multipart/") and (found := _BOUNDARY.search(field(fields, b"content-type") or b"")):
-            boundary = found[1] or found[2]
+        if kind.startswith(b"multipart/"):
+            boundary = first_boundary(field(fields, b"content-type") or b"")
         return cls(
             form=kind == b"application/x-www-form-urlencoded",
             boundary=boundary,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from replayproxy.core import jsonvalue
 from replayproxy.core.redact_edit import Edit
 from replayproxy.core.redact_text import Found, in_pairs
 
@@ -113,7 +114,7 @@ class Rules:
     def __init__(self, rules: Sequence[SecretRule]) -> None:
         self.headers = frozenset(rule.what.lower().encode() for rule in rules if rule.place == "header")
         self.queries = frozenset(rule.what for rule in rules if rule.place == "query")
-        self.pointers = tuple(tuple(_tokens(rule.what)) for rule in rules if rule.place == "pointer")
+        self.pointers = tuple(jsonvalue.tokens(rule.what) for rule in rules if rule.place == "pointer")
         self.patterns = tuple(_compiled(rule.what) for rule in rules if rule.place == "pattern")
 
     def in_pairs(self, data: bytes, at: int, found: Found) -> Iterator[Edit]:
@@ -140,11 +141,6 @@ class Rules:
                             yield Edit(start + 1, end - 1, found(text, False))
                     elif raw != b"null":
                         yield Edit(start, end, b'"' + found(raw, False) + b'"')
-
-
-def _tokens(pointer: str) -> Iterator[str]:
-    for token in pointer[1:].split("/"):
-        yield token.replace("~1", "/").replace("~0", "~")
 
 
 def _fits(pointer: tuple[str, ...], path: tuple[str, ...]) -> bool:

@@ -183,7 +183,9 @@ class _Work:
         if is_under(place, tokens):
             return self._value(rule, node, tokens)
         if isinstance(node, dict):
-            members = {name: self._node(rule, place, item, (*tokens, _escaped(name))) for name, item in node.items()}
+            members = {
+                name: self._node(rule, place, item, (*tokens, jsonvalue.escaped(name))) for name, item in node.items()
+            }
             if all(members[name] is item for name, item in node.items()):
                 return node
             return {name: item for name, item in members.items() if item is not _DROP}
@@ -209,10 +211,6 @@ class _Work:
         if new is None:
             return _DROP
         return {"~bound" if new == HOLE else "~masked": _kind(node)}
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _kind(node: Any) -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import Kind, View, split_query, split_target
 from replayproxy.core.opaque import singular
 
@@ -61,7 +62,7 @@ class Shown:
     listed: bool  # one of several in a list
 
     def pointer(self, column: str) -> str:
-        return f"{self.at}/{column.replace('~', '~0').replace('/', '~1')}"
+        return self.at + jsonvalue.pointer(column)
 
 
 class Tables:
@@ -196,7 +197,7 @@ def _object(document: Any, key: str) -> tuple[str, Mapping[str, Any]] | None:
     if not isinstance(document, dict):
         return None
     candidates = [("", document)]
-    candidates += [("/" + name.replace("~", "~0").replace("/", "~1"), item)
+    candidates += [(jsonvalue.pointer(name), item)
                    for name, item in document.items() if isinstance(item, dict)]  # fmt: skip
     for at, candidate in candidates:
         if any(str(candidate[name]) == key for name in KEYS if isinstance(candidate.get(name), str | int)):
@@ -208,7 +209,7 @@ def _unwrapped(document: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """`{"data": {..}}` and `{"deal": {..}, "ok": true}` are envelopes, if one member alone is an object."""
     inner = [(name, item) for name, item in document.items() if isinstance(item, dict)]
     if len(inner) == 1 and not any(name in document for name in KEYS) and len(document) <= 3:
-        return "/" + inner[0][0].replace("~", "~0").replace("/", "~1"), inner[0][1]
+        return jsonvalue.pointer(inner[0][0]), inner[0][1]
     return "", document
 
 
@@ -228,11 +229,11 @@ def _listed(document: Any) -> Iterator[tuple[str, Mapping[str, Any], str | None]
         return
     name = _items(document)
     if name:
-        lead = "/" + name.replace("~", "~0").replace("/", "~1")
+        lead = jsonvalue.pointer(name)
         yield from ((f"{lead}{at}", item, key) for at, item, key in _listed(document[name]))
     elif document and all(isinstance(item, dict) for item in document.values()):
         for key, item in document.items():
-            yield "/" + key.replace("~", "~0").replace("/", "~1"), item, key
+            yield jsonvalue.pointer(key), item, key
 
 
 def _items(document: Mapping[str, Any]) -> str | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +25,7 @@ from replayproxy.serve.control import ControlServer, application
 from replayproxy.session import secrecy
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
+from replayproxy.session.files import write_whole
 from replayproxy.session.forwarding import RecordedNames
 from replayproxy.session.identities import Identities
 from replayproxy.session.proxied import ca_variables, proxy_variables
@@ -310,15 +309,3 @@ def _grace(deadline: float | None) -> float:
 
 def _kept(reset: Reset | None) -> tuple[str, str, str] | None:
     return None if reset is None else (reset.method, reset.url, reset.body)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Readers see the whole file or none; its mode is 0600."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

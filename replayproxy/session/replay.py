@@ -6,13 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from replayproxy.core.receipt import Document, judged
@@ -31,6 +29,7 @@ from replayproxy.session import secrecy
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.closed import Guard
 from replayproxy.session.dialect import RecordedDialect
+from replayproxy.session.files import write_whole
 from replayproxy.session.replay_desk import ReplayDesk
 from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
@@ -211,7 +210,7 @@ class _House:
         if self._front is not None:
             await self._front.listen_forward(bound_address(sock), self._addresses.advertised)
         if self._options.ready_file is not None:
-            write_document(self._options.ready_file, self._ready())
+            write_whole(self._options.ready_file, json.dumps(self._ready()))
         forward = {"forward proxy": self._front.forward} if self._front and self._front.forward else {}
         self._tell.serving(self._stage, {**self._addresses.plain_urls(), **forward}, self.control_url)
 
@@ -281,11 +280,3 @@ class _House:
         if command_exit and code in (Exit.OK, Exit.DIFFERENT, Exit.UNJUDGED):
             code = command_exit  # what the agent's own end says is not hidden; the receipt is in the summary
         return Replayed(receipt=receipt, exit=code, command_exit=command_exit, faults=self._faults)
-
-
-def write_document(path: Path, document: Document) -> None:
-    """Readers see the whole file or none; its mode is 0600, for it may hold a token."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(document, out)
-    Path(name).replace(path)

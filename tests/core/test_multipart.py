@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replayproxy.core.canonical import request_key, same_bytes
-from replayproxy.core.multipart import Part, boundary_of, parts_key, parts_of, without_boundary
+from replayproxy.core.multipart import Part, boundary_of, first_boundary, parts_key, parts_of, without_boundary
 from replayproxy.core.values import Request
 from replayproxy.testing import exchange, request
 from tests.core.play import Play
@@ -107,3 +107,10 @@ def test_a_miss_names_the_part_and_what_of_it_differs() -> None:
     near = play.missed("POST", "/up", upload(b"b2", (b"f", b"x"), (b"g", b"z")), headers=kind(b"b2"))["nearest"][0]
     assert (near["pointer"], near["recorded"], near["asked"]) == ("body/part/1", "y", "z")
     assert play.ask("POST", "/up", upload(b"b3", (b"f", b"x"), (b"g", b"y")), headers=kind(b"b3")) == 1
+
+
+def test_who_only_looks_into_a_body_takes_the_first_boundary_that_is_named() -> None:
+    twice = b"multipart/form-data; boundary=a; boundary=b"
+    assert (first_boundary(twice), boundary_of(twice)) == (b"a", None)
+    assert first_boundary(b'multipart/mixed;Boundary="a b"') == b"a b"
+    assert first_boundary(b"multipart/mixed") == b""

@@ -21,9 +21,10 @@ from aiohttp import web
 
 from replayproxy.core.values import EpisodeState, Outcome, SnapshotStatus
 from replayproxy.errors import StoreTrouble, WorldTrouble, WrongUsage
+from replayproxy.session.files import write_whole
 from replayproxy.session.record import Recorded, record
 from replayproxy.session.record_options import RecordOptions
-from replayproxy.session.recorder import Recorder, write_whole
+from replayproxy.session.recorder import Recorder
 from replayproxy.session.wiring import EnvSpec
 from replayproxy.state.loader import load
 from replayproxy.storage import open_store
