@@ -9,7 +9,8 @@ from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.prolly import node_addresses
 from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
-from replayproxy.core.script import Script, build
+from replayproxy.core.script import Script
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Body, Episode, Run
 from replayproxy.errors import DamagedRecord
 from replayproxy.serve.discretion import is_foreign

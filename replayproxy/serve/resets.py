@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from replayproxy.core.script import Entry, Heard, Script, build
+from replayproxy.core.script import Entry, Heard, Script
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import UNATTRIBUTED, Body, Exchange, Run
 from replayproxy.errors import UnknownAddress
 from replayproxy.storage import Reader

@@ -20,7 +20,7 @@ from replayproxy.core.conversation import unlike
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Stray, episode_receipt, message_document, miss_document, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
-from replayproxy.core.script import build
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.storage import Store
 from replayproxy.testing import episode as made_episode

@@ -10,7 +10,7 @@ from replayproxy.core.receipt import Document, episode_receipt, miss_document
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.rules import parse_rules
-from replayproxy.core.script import build
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange
 from replayproxy.testing import request, trace
 

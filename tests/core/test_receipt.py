@@ -9,7 +9,7 @@ import pytest
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Stray, episode_receipt, judged, miss_document, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
-from replayproxy.core.script import build
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange, Outcome
 from replayproxy.testing import exchange, request, trace
 

@@ -6,7 +6,7 @@ import pytest
 
 from replayproxy.core.nearest import Near, Situation, State, nearest
 from replayproxy.core.replayer import Grade, Miss, Order, Replayer, Serve
-from replayproxy.core.script import build
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange, Outcome
 from replayproxy.testing import exchange, request, trace
 

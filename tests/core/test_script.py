@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from replayproxy.core.canonical import body_of
-from replayproxy.core.script import build, exact_key
+from replayproxy.core.script import exact_key
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Body, Event, Exchange, Outcome, Times
 from replayproxy.testing import exchange, request, trace
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from replayproxy.core.receipt import episode_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
-from replayproxy.core.script import Script, build
+from replayproxy.core.script import Script
+from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange
 from replayproxy.testing import exchange, request, trace
 
