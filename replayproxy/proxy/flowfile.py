@@ -38,6 +38,7 @@ from replayproxy.core.values import (
     WebSocket,
 )
 from replayproxy.proxy.head import take_marks
+from replayproxy.proxy.unquoted import unquoted
 
 _ASIDE, _RUN, _EPISODE, _LANE = "replayproxy", "replayproxy.run", "replayproxy.episode", "replayproxy.lane"
 _KEY, _INCOMPLETE = "replayproxy.key", "replayproxy.incomplete"
@@ -271,7 +272,7 @@ def _trailers(trailers: Any) -> Fields:
 
 def _outcome(one: http.HTTPFlow) -> tuple[Outcome, str]:
     if one.error is not None:
-        message = str(one.error.msg)[:500]
+        message = unquoted(str(one.error.msg))[:500]
         if one.websocket is not None or one.response is not None:
             return Outcome.CUT, message
         return (Outcome.REFUSED if _REFUSED.search(message) else Outcome.CUT), message

@@ -25,6 +25,7 @@ from replayproxy.core.values import Fields, Outcome
 from replayproxy.proxy import problems
 from replayproxy.proxy.bounds import Unreadable, UnreadableRequestHook
 from replayproxy.proxy.layers import OUTCOMES, EnvironmentFault, ResponseInformational
+from replayproxy.proxy.unquoted import unquoted
 
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
 _PROTOCOL_ERROR = h2.errors.ErrorCodes.PROTOCOL_ERROR.value
@@ -74,7 +75,7 @@ class AgentHttp2(_http2.Http2Server):
 
     def protocol_error(self, message: str, error_code: int = _PROTOCOL_ERROR) -> CommandGenerator[None]:
         if not self.streams:  # where there are some, each of them tells of its end
-            yield UnreadableRequestHook(Unreadable(self.context.client, message))
+            yield UnreadableRequestHook(Unreadable(self.context.client, unquoted(message)))
         yield from super().protocol_error(message, error_code)
 
     def _send_head(self, stream_id: int, status: int, fields: Fields) -> None:

@@ -33,6 +33,7 @@ from replayproxy.core.values import Outcome
 from replayproxy.proxy import problems
 from replayproxy.proxy.bodyreader import make_body_reader, parse_content_length
 from replayproxy.proxy.bounds import BoundedAgent, BoundedEnvironment, Unreadable, UnreadableRequestHook
+from replayproxy.proxy.unquoted import unquoted
 
 _INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d")
 
@@ -241,7 +242,7 @@ class AgentWebSocket(websocket_layers.WebsocketConnection):
 
 
 def _make_error_response(status_code: int, message: str = "") -> bytes:
-    return problems.assembled(status_code, Outcome.LOCAL, message)
+    return problems.assembled(status_code, Outcome.LOCAL, unquoted(message))
 
 
 def install() -> None:

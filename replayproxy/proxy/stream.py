@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Generator
+from typing import Any, cast
 
 from mitmproxy import http
-from mitmproxy.proxy import events
+from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp, _base, _events
 
@@ -13,6 +14,7 @@ from replayproxy.core.values import Outcome
 from replayproxy.proxy.buffering import BUFFER_LIMIT
 from replayproxy.proxy.layers import EnvironmentFault, RequestRefused, ResponseInformational
 from replayproxy.proxy.live import Live
+from replayproxy.proxy.unquoted import unquoted
 
 _ATTRIBUTE = "_replayproxy_live"
 
@@ -140,9 +142,9 @@ class RecordedStream(HttpStream):
         return killed
 
     def check_invalid(self, request: bool) -> CommandGenerator[bool]:
-        invalid = yield from super().check_invalid(request)
+        invalid = yield from _unquoted(super().check_invalid(request))
         if invalid and (live := self.live):
-            why = self.flow.error.msg if self.flow.error else ""
+            why = unquoted(self.flow.error.msg) if self.flow.error else ""
             live.handed_over()
             live.end(Outcome.LOCAL if request else Outcome.INVALID, error=why)
         return invalid
@@ -150,6 +152,7 @@ class RecordedStream(HttpStream):
     def handle_protocol_error(
         self, event: _events.RequestProtocolError | _events.ResponseProtocolError
     ) -> CommandGenerator[None]:
+        event.message = unquoted(event.message)
         live = self.live
         agent_there = self.client_state != self.state_errored
         if live and self.client_state == self.state_consume_request_body:
@@ -192,4 +195,18 @@ class RecordedStream(HttpStream):
             return
         outcome = Outcome.CLIENT_GONE if live.request_whole else Outcome.HALF_SENT
         by_agent = event is not None and event.code is _events.ErrorCode.CLIENT_DISCONNECTED
-        live.end(outcome, error=event.message if event else "ended by an add-on", closed_by_agent=by_agent)
+        error = unquoted(event.message) if event else "ended by an add-on"
+        live.end(outcome, error=error, closed_by_agent=by_agent)
+
+
+def _unquoted(said: Generator[commands.Command, Any, bool]) -> Generator[commands.Command, Any, bool]:
+    """The same commands; the agent is told what is stored, so that a replay tells it the same."""
+    reply = None
+    while True:
+        try:
+            command = said.send(reply)
+        except StopIteration as end:
+            return bool(end.value)
+        if isinstance(command, SendHttp) and isinstance(command.event, _events.ResponseProtocolError):
+            command.event.message = unquoted(command.event.message)
+        reply = yield command

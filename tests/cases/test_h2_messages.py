@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from replayproxy.core.canonical import decoded
 from replayproxy.core.values import Outcome
 from replayproxy.storage import Store
+from tests.cases.h2ends import Handler
 from tests.cases.h2lab import WAYS, Ask, Desk, Pairs, Say, Site, both, recorded, replayed
 from tests.cases.lab import over_a_store
 
@@ -19,7 +20,7 @@ few = settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck
 ways = pytest.mark.parametrize("way", WAYS)
 
 
-def scripted(*answers: Say) -> object:
+def scripted(*answers: Say) -> Handler:
     """The n-th request gets the n-th answer; its number is the end of its path."""
     return lambda heard: answers[int(dict(heard.head)[b":path"].rpartition(b"/")[2])]
 
