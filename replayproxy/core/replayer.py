@@ -192,9 +192,10 @@ class Replayer:
         """Whether everything recorded to come before this answer has been given."""
         return self._progress.is_open(serve.entry.at)
 
-    def overdue(self, serve: Serve, at: int = 0) -> None:
-        """The answer is given though what should come before it was not: counted."""
-        before = self._progress.waits_for(serve.entry.at)
+    def overdue(self, serve: Serve, at: int = 0, cause: int | None = None) -> None:
+        """The answer is given though what should come before it was not: counted. `cause`: so is a piece of it, though
+        this was not asked for."""
+        before = self._progress.waits_for(serve.entry.at) if cause is None else cause
         self.tally.order_divergences += 1
         other = None if before is None else self.script.entries[before]
         self._diverged(

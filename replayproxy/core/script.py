@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from replayproxy.core.callids import Ids, replay_key
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey
+from replayproxy.core.causes import Causes
 from replayproxy.core.gates import Gates
 from replayproxy.core.nonces import Shape, shape_of
 from replayproxy.core.relax import Relaxation, Relaxed
@@ -131,6 +132,7 @@ class Script:
     keys: Sequence[RequestKey]
     numbers: Mapping[RequestKey, int]
     gates: Gates
+    causes: Causes
     lane_ambiguous: int
     loose: Mapping[int, Loose] = field(default_factory=dict)
     together: frozenset[int] = frozenset()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from replayproxy.core.callids import Ids, replay_key
 from replayproxy.core.canonical import RequestKey
+from replayproxy.core.causes import Asked, causes
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.gates import Move, gates
 from replayproxy.core.minted import Origins
@@ -63,6 +64,7 @@ def build(
         keys=list(builder.numbers),
         numbers=builder.numbers,
         gates=gates([_move(entry) for entry in served if entry.owed] if len(builder.lanes) > 1 else ()),
+        causes=causes(Asked(at=one.at, exchange=one.exchange, write=one.write) for one in served if one.owed),
         lane_ambiguous=lane_ambiguities(ended, lambda exchange: number_of[exchange.order]),
         loose=loose,
         together=_together(entries, (*builder.calls(), *by_shape.values()), ended),

@@ -81,8 +81,9 @@ class Giver:
         writer = cast("Writer", visit.request.writer)
         renames = serve.renames if planned.body is not None and planned.body.size > VIEW_LIMIT else None
         visit.sender = Sender(
-            writer, serve.entry.exchange, planned, self.pace, self.reader.pieces, event_rewriter(serve, renames)
-        )
+            writer, serve.entry.exchange, planned, self.pace, self.reader.pieces, event_rewriter(serve, renames),
+            visit.scene.gate(serve) if visit.scene else None,
+        )  # fmt: skip
         await visit.sender.send()
 
     async def _hold(self, visit: Visit, scene: Scene, serve: Serve) -> None:

@@ -29,7 +29,7 @@ class Player:
     ) -> Ending:
         """What becomes of the connection afterwards. `met`: the WebSocket whose handshake is answered already."""
         asked = await self._asked(scene, visit.door.env, heard, lane)
-        found = scene.replayer.ask(asked, lane, self._giver.now())
+        found = scene.ask(asked, lane)
         if isinstance(found, Miss):
             document = await scene.explain(found)
             if met is not None:

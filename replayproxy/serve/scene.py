@@ -15,18 +15,16 @@ from replayproxy.core.redact import Known as Shown
 from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
-from replayproxy.core.script import Entry, Heard, Script
+from replayproxy.core.script import Entry, Heard, Identified, Script
 from replayproxy.core.values import MAIN_LANE, Body, Episode, EpisodeState, Message, Run
 from replayproxy.serve.discretion import cleaned
+from replayproxy.serve.gate import TURN_LIMIT, Gate
 from replayproxy.serve.identity import Known
 from replayproxy.serve.loading import load_script
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import renamed
 from replayproxy.serve.resets import Resets
 from replayproxy.storage import Reader
-
-TURN_LIMIT = 5.0
-"""Seconds that an answer waits for what was recorded to come before it."""
 
 STRAYS_KEPT = 1000
 LANES_KEPT = 10_000
@@ -52,25 +50,43 @@ class Scene:
         replayer = self.replayer
         if replayer.may_go(serve):
             return
-        deadline = asyncio.get_running_loop().time() + limit
-        moved = asyncio.Event()
-        self._waiting.add(moved)
-        try:
-            while not replayer.may_go(serve):
-                left = deadline - asyncio.get_running_loop().time()
-                try:
-                    await asyncio.wait_for(moved.wait(), max(left, 0))
-                except TimeoutError:
-                    replayer.overdue(serve, self._now())
-                    return
-                moved.clear()
-        finally:
-            self._waiting.discard(moved)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit
+        while not replayer.may_go(serve):
+            if (left := deadline - loop.time()) <= 0:
+                replayer.overdue(serve, self._now())
+                return
+            await self._moved(left)
+
+    def ask(self, asked: Identified, lane: str) -> Serve | Miss:
+        """Claims the answer to a request that has arrived whole."""
+        found = self.replayer.ask(asked, lane, self._now())
+        self._move()
+        return found
 
     def done(self, serve: Serve) -> None:
         if self.replayer.done(serve):
-            for moved in self._waiting:
-                moved.set()
+            self._move()
+
+    def gate(self, serve: Serve) -> Gate | None:
+        """What holds the pieces of this answer back; None: nothing does."""
+        pending = self.replayer.script.causes.of(serve.entry.exchange)
+        return None if pending is None else Gate(self.replayer, serve, pending, self._moved, self._now)
+
+    async def _moved(self, seconds: float) -> None:
+        """Returns when something was asked for or given that others may wait for, or after so long."""
+        moved = asyncio.Event()
+        self._waiting.add(moved)
+        try:
+            await asyncio.wait_for(moved.wait(), seconds)
+        except TimeoutError:
+            return
+        finally:
+            self._waiting.discard(moved)
+
+    def _move(self) -> None:
+        for moved in self._waiting:
+            moved.set()
 
     async def explain(self, miss: Miss) -> Document:
         """The document that answers a miss. What was near is looked up each time: what is consumed changes."""
@@ -241,7 +257,12 @@ class Stage:
         script, prepare = load_script(self._reader, self.run, episode, self.rules, self.redactor), self._prepare
         known = self.known
         aliases = known.aliases_of(entry.exchange for entry in script.entries) if known else set()
-        return script, [prepare(entry) if prepare else None for entry in script.entries], aliases
+        waits = script.causes.of
+        return (
+            script,
+            [prepare(entry) if prepare and waits(entry.exchange) is None else None for entry in script.entries],
+            aliases,
+        )
 
     def stray(self, request: str, reason: str) -> None:
         """A request that no episode could be asked for. With one episode only it is that one's miss."""

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from replayproxy.core.causes import ends_late
 from replayproxy.core.mint import EventRewriter
 from replayproxy.core.values import Body, Exchange, Outcome
 from replayproxy.errors import WrongUsage
+from replayproxy.serve.gate import Gate
 from replayproxy.serve.wire import Framing, Plan, chunks_of, last_chunk, whole_body
 
 NS = 1_000_000_000
@@ -77,9 +79,13 @@ class Sender:
         pace: Pace,
         pieces: Callable[[Body], Iterator[bytes]],
         rewriter: EventRewriter | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """`rewriter`: puts live values into an event stream that is not to be held in memory."""
+        """`rewriter`: puts live values into an event stream that is not to be held in memory. `gate`: holds the pieces
+        of an event stream back."""
         self._rewriter = rewriter
+        self._gate = gate
+        self._ends = ends_late(exchange)
         self._writer = writer
         self._plan = plan
         self._pace = pace
@@ -94,10 +100,10 @@ class Sender:
     async def send(self) -> None:
         """Returns when everything is handed over. The caller sees to the connection's end."""
         plan = self._plan
-        if not self._pace.speed and not self._parting and (block := whole_body(plan)) is not None:
+        if not self._has_pauses and (block := whole_body(plan)) is not None:
             await self._last_write(plan.head + block)
             return
-        if plan.body is None or not plan.body.chunks:
+        if self._gate is None and (plan.body is None or not plan.body.chunks):
             # One block: the agent had all of it at the end, and nothing before.
             await self._until(self._last or self._first)
         else:
@@ -108,13 +114,27 @@ class Sender:
         elif plan.framing is Framing.CHUNKED:
             await self._writer.write(plan.head)
             await self._chunked()
-            await self._until(self._last)
-            await self._last_write(last_chunk(plan))
+            await self._end(last_chunk(plan))
         elif plan.body is None or not plan.body.size:
             await self._last_write(plan.head)
         else:
             await self._writer.write(plan.head)
             await self._plain(plan.body)
+        if self._gate is not None and plan.framing is Framing.CLOSE:
+            await self._end(b"")
+
+    @property
+    def _has_pauses(self) -> bool:
+        return bool(self._pace.speed or self._parting or self._gate is not None)
+
+    async def _end(self, data: bytes) -> None:
+        """What ends a body that tells no length."""
+        # Who leaves now has missed nothing that an event stream said.
+        self.whole = self._gate is not None
+        await self._until(self._last)
+        if self._gate is not None:
+            await self._gate.opens(self._ends)
+        await self._last_write(data)
 
     async def _last_write(self, data: bytes) -> None:
         await self._writer.write(data, drain=False)
@@ -133,11 +153,17 @@ class Sender:
         if (left := due - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left)
 
+    async def _due(self, instant: int | None) -> None:
+        """Waits until the piece of a recorded instant may come."""
+        await self._until(instant)
+        if self._gate is not None:
+            await self._gate.opens(instant)
+
     async def _plain(self, body: Body) -> None:
         left = body.size
-        whole_pieces = not self._pace.speed and not self._parting
+        whole_pieces = not self._has_pauses
         async for _, instant, part in self._parts(body, whole_pieces=whole_pieces):
-            await self._until(instant)
+            await self._due(instant)
             left -= len(part)
             # An agent that counts leaves with the last byte, while we would still wait for the buffer to drain.
             await (self._writer.write(part) if left > 0 else self._last_write(part))
@@ -151,7 +177,7 @@ class Sender:
         open_bytes = 0  # of the chunk that is being written
         async for opens, instant, part in self._parts(body):
             if opens:
-                await self._until(instant)
+                await self._due(instant)
                 open_bytes = opens
             open_bytes -= len(part)
             await self._writer.write((b"%x\r\n" % opens if opens else b"") + part + (b"" if open_bytes else b"\r\n"))
@@ -165,12 +191,11 @@ class Sender:
                 await self._writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
 
         async for _, instant, part in self._parts(body):
-            await self._until(instant)
+            await self._due(instant)
             # In another thread: what is taken apart here is long, and other agents do not wait for that.
             await put(await asyncio.to_thread(rewriter.feed, part))
         await put(rewriter.close())
-        await self._until(self._last)
-        await self._last_write(last_chunk(self._plan) if chunked else b"")
+        await self._end(last_chunk(self._plan) if chunked else b"")
 
     async def _parts(self, body: Body, *, whole_pieces: bool = False) -> AsyncIterator[tuple[int, int | None, bytes]]:
         """The body cut where its chunks began: (size of the chunk that begins here or 0, its instant, bytes).
