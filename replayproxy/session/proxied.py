@@ -12,6 +12,9 @@ CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_E
 FORWARD_VARIABLE = "REPLAYPROXY_FORWARD"
 """Names the forward proxy, so that `replayproxy episode` knows which proxy of its environment is the recorder's."""
 
+KEY_HASH_VARIABLE = "REPLAYPROXY_CA_KEY_HASH"
+"""What Chromium's `--ignore-certificate-errors-spki-list` takes: a child is started before anyone could copy it."""
+
 _LOOPBACK = ("localhost", "::1", "[::1]", "*")
 
 
@@ -34,8 +37,9 @@ def _is_loopback(entry: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
 
 
-def ca_variables(bundle: str) -> dict[str, str]:
-    return dict.fromkeys(CA_VARIABLES, bundle)
+def ca_variables(bundle: str, key_hash: str = "") -> dict[str, str]:
+    """`key_hash`: for clients that read none of these and take the hash of a key as a flag."""
+    return dict.fromkeys(CA_VARIABLES, bundle) | ({KEY_HASH_VARIABLE: key_hash} if key_hash else {})
 
 
 def episode_proxy(url: str, episode: str) -> str:

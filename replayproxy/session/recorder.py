@@ -189,7 +189,8 @@ class Recorder:
     def child_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What a child needs besides the addresses: the way through the forward proxy, and whom to trust."""
         found = proxy_variables(self.forward, environ) if self.forward else {}
-        return {**found, **(ca_variables(str(self.authority.bundle(environ))) if self.authority else {})}
+        ca = self.authority
+        return {**found, **(ca_variables(str(ca.bundle(environ)), ca.key_hash) if ca else {})}
 
     async def _open_option(self, name: str) -> None:
         now = self.recording.now()

@@ -94,7 +94,7 @@ class ReplayFront:
 
     def child_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         found = proxy_variables(self.forward, environ) if self.forward else {}
-        return {**found, **ca_variables(str(self._authority.bundle(environ)))}
+        return {**found, **ca_variables(str(self._authority.bundle(environ)), self._authority.key_hash)}
 
     async def stop(self) -> None:
         if self._front is not None:
