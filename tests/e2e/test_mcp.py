@@ -52,7 +52,8 @@ def recorded(lab: Lab, era: str) -> int:
 @pytest.mark.parametrize("era", ERAS)
 def test_mcp_replays_with_the_server_stopped(lab: Lab, era: str, no_contact: Callable[[int], NoContact]) -> None:
     counter = no_contact(recorded(lab, era))
-    ran = lab.run("replay", "nightly/e1", "--json", "--", *agent(era))
+    # Longer than a client takes to reconnect: its GET stream must not have ended by then.
+    ran = lab.run("replay", "nightly/e1", "--json", "--", *agent(era), "--pause", "2.5")
     assert ran.code == 0, ran.out + ran.err
     assert ran.json["reproduced"] is True
     assert ran.json["upstream_contacts"] == 0

@@ -238,11 +238,12 @@ async def test_the_child_trusts_our_authority_and_the_roots_it_had(
         f"ready = json.load(open({str(tmp_path / 'ready.json')!r}))\n"
         "variables = {os.environ[n] for n in ('http_proxy', 'HTTP_PROXY', 'https_proxy', 'HTTPS_PROXY')}\n"
         "assert variables == {ready['forward']} and os.environ['NODE_USE_ENV_PROXY'] == '1'\n"
-        "json.dump([bundle, str(subjects)], open(os.environ['OUT'], 'w'))"
+        "json.dump([bundle, str(subjects), os.environ['REPLAYPROXY_CA_KEY_HASH']], open(os.environ['OUT'], 'w'))"
     )
     monkeypatch.setenv("OUT", str(tmp_path / "out.json"))
     await run(made, sys.executable, "-c", code)
-    bundle, subjects = json.loads((tmp_path / "out.json").read_text())
+    bundle, subjects, key_hash = json.loads((tmp_path / "out.json").read_text())
+    assert key_hash == Authority(made.store / "ca").key_hash != ""
     assert "replayproxy" in subjects
     ours = [ssl.PEM_cert_to_DER_cert(files.ca.read_text())]
     assert ssl.create_default_context(cafile=bundle).get_ca_certs(binary_form=True).count(ours[0]) == 1

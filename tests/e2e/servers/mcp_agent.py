@@ -17,6 +17,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 parser = argparse.ArgumentParser()
 parser.add_argument("--era", choices=["session", "stateless"], default="session")
 parser.add_argument("--ids", choices=["own", "later", "uuid"], default="own", help="how calls are named")
+parser.add_argument("--pause", type=float, default=0.0, help="seconds that it thinks in the middle")
 given = parser.parse_args()
 URL = os.environ["REPLAYPROXY_URL_NOTES"] + "/mcp"
 
@@ -32,6 +33,7 @@ async def work(call):
     for text in ("milk", "bread", "tea"):
         seen.append(await call("add_note", {"text": text}))
     seen.append(await call("list_notes", {}))
+    await asyncio.sleep(given.pause)
     seen.append(await call("finish_note", {"note": 2}))
     seen.append(await call("finish_note", {"note": 99}))
     for text in ("jam", "salt"):

@@ -1,4 +1,4 @@
-"""A shop's front page over https: 34 requests of a browser, of all the kinds that pages make.
+"""A shop's front page over https: 36 requests of a browser, of all the kinds that pages make.
 
 `python page.py CERTIFICATE-AND-KEY` prints its URL as JSON and serves until it is ended.
 """
