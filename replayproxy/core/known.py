@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
@@ -16,7 +17,7 @@ from replayproxy.core.secretnames import is_secret_name
 
 SHORTEST, LONGEST = 8, 4096
 KEPT = 64
-"""Secrets remembered of each side of an episode."""
+"""Secrets remembered of each side of an episode, and at most learned from one message."""
 
 # Words and numbers stand everywhere for other reasons; a value with a quote, or JSON, cannot be replaced as a span.
 _COMMON = re.compile(rb"[a-z]{1,15}|[A-Z]?[a-z]{1,14}|-?[0-9.eE+-]+|[A-Z]{1,15}")
@@ -65,11 +66,12 @@ class Known:
     def __init__(self) -> None:
         self._sides: tuple[dict[bytes, tuple[Form, ...]], dict[bytes, tuple[Form, ...]]] = ({}, {})
         self.forms: tuple[Form, ...] = ()
+        self._whole: dict[bytes, bytes] = {}
 
-    def learn(self, value: bytes, token: bytes, *, of_answer: bool, sure: bool) -> None:
-        """Remembers it, if it is worth it; the oldest of its side may go."""
+    def learn(self, value: bytes, token: bytes, *, of_answer: bool, sure: bool) -> bool:
+        """Remembers it, if it is worth it and new, and says so; the oldest of its side may go."""
         if value in self._sides[of_answer] or not is_learned(value, sure=sure):
-            return
+            return False
         side = {**self._sides[of_answer], value: tuple(forms(value, token))}
         while len(side) > KEPT:
             del side[next(iter(side))]
@@ -77,11 +79,13 @@ class Known:
         # The longest first: a secret that begins with another is replaced as a whole.
         every = [form for one in self._sides for made in one.values() for form in made]
         self.forms = tuple(sorted(dict.fromkeys(every), key=lambda form: -len(form[0])))
+        self._whole = dict(reversed(self.forms))
+        return True
 
     def copy(self) -> Known:
         """The same knowledge, to be added to apart."""
         made = Known()
-        made._sides, made.forms = self._sides, self.forms
+        made._sides, made.forms, made._whole = self._sides, self.forms, self._whole
         return made
 
     def in_text(self, text: bytes) -> bool:
@@ -89,7 +93,11 @@ class Known:
 
     def replaced(self, text: bytes) -> bytes:
         """A text with every known secret in it replaced."""
-        for form, new in self.forms:
+        if (whole := self._whole.get(text)) is not None:
+            return whole
+        every = self.forms
+        # Most texts that are asked about are shorter than most forms, and there may be very many.
+        for form, new in every[bisect_right(every, -len(text), key=lambda form: -len(form[0])) :]:
             if form in text:
                 text = text.replace(form, new)
         return text

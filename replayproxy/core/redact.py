@@ -13,11 +13,12 @@ from typing import Any
 
 from replayproxy.core import redact_text as texts
 from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.known import Known
+from replayproxy.core.known import KEPT, Known
 from replayproxy.core.redact_body import GIVEN_UP, Shape, Stretch, redacted_body
 from replayproxy.core.redact_edit import Edit, applied, merged
 from replayproxy.core.redact_rules import Rules, SecretRule
 from replayproxy.core.redact_token import TOKEN, Minter
+from replayproxy.core.redact_url import in_target
 from replayproxy.core.secretnames import is_secret_name, kind_of_header, may_be_named, may_name
 from replayproxy.core.values import Body, Exchange, Fields, Message, Request, Response, WebSocket
 
@@ -25,6 +26,8 @@ __all__ = ["GIVEN_UP", "TOKEN", "Known", "Redactor", "SecretRule"]
 
 _NO_RULES = Rules(())
 _NOTHING = Known()
+_LOOKS = 2000
+"""Secrets of one message in which known ones are looked for: with more, minutes would go by."""
 _NOT_GROWN: Mapping[bytes, int] = {}
 
 
@@ -188,12 +191,16 @@ class Redactor:
 
     def _finder(self, known: Known, *, of_answer: bool) -> texts.Found:
         assert self._minter is not None
-        mint = self._minter.token
+        mint, left, looks = self._minter.token, KEPT, _LOOKS
 
         def found(value: bytes, sure: bool) -> bytes:
+            nonlocal left, looks
             # What is made from a known secret must get one token, whether that secret stands in it or its token.
-            token = mint(known.replaced(value) if known.forms else value)
-            known.learn(value, token, of_answer=of_answer, sure=sure)
+            token = mint(known.replaced(value) if known.forms and looks else value)
+            looks = max(looks - 1, 0)
+            # A list of thousands would push out one by one what the episode has shown, and take minutes to.
+            if left and known.learn(value, token, of_answer=of_answer, sure=sure):
+                left -= 1
             return token
 
         return found
@@ -225,7 +232,8 @@ class Redactor:
         if at:
             edits += texts.in_pairs(target, found, at)
             edits += rules.in_pairs(target, at, found)
-        if b"://" in target:
+        edits += in_target(target, found)
+        if b"://" in target or b"%" in target or b'"' in target:
             edits += texts.in_text(target, found, _NOTHING)
         return applied(target, merged(edits, target, self.token)) if edits else target
 

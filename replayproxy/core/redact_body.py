@@ -18,6 +18,9 @@ WINDOW = 256 * 1024
 OVERLAP = 32 * 1024
 """A body too large to hold is scanned in windows; a secret, with its name, is found up to the size of the overlap."""
 
+DECODED_LIMIT = 64 * 1024 * 1024
+"""A body that is held is looked into so far: what decodes to more is a bomb."""
+
 GIVEN_UP = "secret in a coded body: not stored"
 
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
@@ -72,27 +75,92 @@ def _coded(body: Body, data: bytes, coding: bytes, scan: Scan) -> Body | None:
     plain, whole = inflated(data, coding)
     edits = scan(plain)
     if not edits:
+        if len(plain) >= VIEW_LIMIT and _further(data, coding, scan):
+            return None
         # Bytes that are not what their label says are looked at as they are.
         return body if plain or not scan(data) else None
     if not whole:
         return None
-    made = body_of(_deflated(applied(plain, edits), coding))
+    made = body_of(_deflated(applied(plain, edits), coding, raw=_is_raw(data, coding)))
     return replace(made, chunks=scaled_chunks(body.chunks, len(data), made.size))
 
 
+def _further(data: bytes, coding: bytes, scan: Scan) -> bool:
+    """Whether a secret is found in what a body decodes to, however large; up to `DECODED_LIMIT`."""
+    watch = _Watch(coding, scan)
+    for at in range(0, len(data), 4096):
+        if watch.found(data[at : at + 4096]):
+            return True
+        if watch.seen > DECODED_LIMIT or watch.broken:
+            return False
+    return False
+
+
+class _Watch:
+    """Looks into a coded body as it passes, a bounded step at a time."""
+
+    def __init__(self, coding: bytes, scan: Scan) -> None:
+        self._coding, self._scan = coding, scan
+        self._inflate: zlib._Decompress | None = None
+        self._tail = b""
+        self.seen = 0
+        self.broken = False
+
+    def found(self, piece: bytes) -> bool:
+        """Whether there is a secret in what this piece adds. `broken`: it is not what its label says."""
+        rest = piece
+        try:
+            while rest:
+                inflate = self._inflate = self._inflate or inflater(rest, self._coding)
+                plain = inflate.decompress(rest, WINDOW)
+                rest = inflate.unconsumed_tail
+                self.seen += len(plain)
+                text = self._tail + plain
+                if self._scan(text):
+                    return True
+                self._tail = text[-OVERLAP:]
+                if inflate.eof:
+                    rest, self._inflate = inflate.unused_data, None
+        except zlib.error:
+            self.broken = True
+        return False
+
+
 def inflated(data: bytes, coding: bytes) -> tuple[bytes, bool]:
-    """The body decoded as far as it goes (up to `VIEW_LIMIT`), and whether that is all of it."""
-    inflate = zlib.decompressobj(_WBITS[coding])
+    """The body decoded as far as it goes (up to `VIEW_LIMIT`), and whether that is all of it: every member of gzip,
+    and deflate with its header or, as some send it, without."""
+    out, rest, whole = bytearray(), data, False
+    inflate = inflater(data, coding)
     try:
-        out = inflate.decompress(data, VIEW_LIMIT)
+        while rest and len(out) < VIEW_LIMIT:
+            out += inflate.decompress(rest, VIEW_LIMIT - len(out))
+            rest = inflate.unused_data
+            whole = inflate.eof and not rest
+            if not inflate.eof or coding == b"deflate":
+                break
+            inflate = inflater(rest, coding)
     except zlib.error:
-        return _piecewise(data, coding), False
-    return out, inflate.eof and not inflate.unused_data
+        if not out:
+            return _piecewise(data, coding), False
+        whole = False
+    return bytes(out) + rest, whole
+
+
+def inflater(data: bytes, coding: bytes) -> zlib._Decompress:
+    """For what begins with these bytes."""
+    return zlib.decompressobj(-15 if _is_raw(data, coding) else _WBITS[coding])
+
+
+def _is_raw(data: bytes, coding: bytes) -> bool:
+    """Whether it is deflate without the header of zlib. A lone byte tells nothing: it has the header's first or not."""
+    if coding != b"deflate" or not data:
+        return False
+    return data[0] & 15 != 8 or (len(data) > 1 and (data[0] << 8 | data[1]) % 31 != 0)
 
 
 def _piecewise(data: bytes, coding: bytes) -> bytes:
     """What can be decoded before the place where it is broken."""
-    inflate, out = zlib.decompressobj(_WBITS[coding]), bytearray()
+    inflate, out = inflater(data, coding), bytearray()
     try:
         for at in range(0, len(data), 256):
             out += inflate.decompress(data[at : at + 256], VIEW_LIMIT)
@@ -103,8 +171,10 @@ def _piecewise(data: bytes, coding: bytes) -> bytes:
     return bytes(out)
 
 
-def _deflated(data: bytes, coding: bytes) -> bytes:
+def _deflated(data: bytes, coding: bytes, *, raw: bool) -> bytes:
     """The same bytes give the same bytes: no time is in it."""
+    if raw:
+        return zlib.compress(data, wbits=-15)
     return zlib.compress(data) if coding == b"deflate" else gzip.compress(data, 6, mtime=0)
 
 
@@ -119,8 +189,7 @@ class Stretch:
         self._scan, self._shape = scan, shape
         self._held = bytearray()
         self._ends: list[tuple[int, int | None]] = []  # where each piece in `_held` ends, and its instant
-        self._watch = zlib.decompressobj(_WBITS[shape.coding]) if shape.coded else None
-        self._seen = b""
+        self._watch = _Watch(shape.coding, scan) if shape.coded else None
         self.given_up = False
 
     def feed(self, data: bytes, at: int | None = None) -> list[tuple[bytes, int | None]]:
@@ -132,7 +201,12 @@ class Stretch:
             self._held += piece
             self._ends.append((len(self._held), at))
             if self._watch is not None:
-                self._watched(piece)
+                if self._watch.found(piece):
+                    self.given_up = True
+                    self._held.clear()
+                    return []
+                if self._watch.broken:
+                    self._watch = None  # the bytes themselves are looked at from here on
             if len(self._held) >= WINDOW + OVERLAP:
                 out += self._release(last=False)
         return out
@@ -164,20 +238,3 @@ class Stretch:
         del self._held[:limit]
         self._ends = [(end - limit, at) for end, at in self._ends if end > limit]
         return out
-
-    def _watched(self, piece: bytes) -> None:
-        """Looks into a coded body, a bounded step at a time; what is held back covers what is not yet decoded."""
-        assert self._watch is not None
-        rest = piece
-        try:
-            while rest and not self._watch.eof:
-                plain = self._watch.decompress(rest, WINDOW)
-                rest = self._watch.unconsumed_tail
-                text = self._seen + plain
-                if self._scan(text):
-                    self.given_up = True
-                    self._held.clear()
-                    return
-                self._seen = text[-OVERLAP:]
-        except zlib.error:
-            self._watch = None  # not what its label says: the bytes themselves are looked at from here on

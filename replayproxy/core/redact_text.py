@@ -18,13 +18,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from urllib.parse import unquote_to_bytes
 
-from replayproxy.core.known import Known
+from replayproxy.core.known import SHORTEST, Known
 from replayproxy.core.redact_edit import Edit
+from replayproxy.core.redact_url import coded, pair, parameters, users
 from replayproxy.core.secretnames import is_secret_name, may_name
+
+_FEW = 32
 
 type Found = Callable[[bytes, bool], bytes]
 """Given a secret, plain, and whether it is surely one; gives what stands for it, and may remember it."""
@@ -37,12 +39,31 @@ _INNER = {
     q: re.compile(rb"(?:[^%b\\\r\n]|\\\\(?:\\\\|\\%b|[^%b\\])|\\[^%b\\\r\n])*" % (q, q, q, q)) for q in (b'"', b"'")
 }
 _DEEPER = {q: re.compile(rb"[^%b\\\r\n]*" % q) for q in (b'"', b"'")}
-_ITEM = re.compile(rb'\s*"((?:[^"\\\r\n]|\\.)*)"\s*,?')
-_PARAMETER = re.compile(rb"(?:[?&#]|&amp;|\\u0026)([^=&#?\s\"'<>\\]{1,80})=([^&#\s\"'<>\\]+)")
-_USER = re.compile(rb"://([^/?#\s\"'<>@:\\]*):([^/?#\s\"'<>@\\]+)@")
-_TAG = re.compile(rb"<(?:input|meta)\b[^>]{1,2000}>", re.IGNORECASE)
-_ATTRIBUTE = re.compile(rb"""\b(name|id|value|content)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-_ELEMENT = re.compile(rb"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,80})(?:\s[^<>]{0,500})?>([^<>]+)</")
+_ITEM = re.compile(rb'[\s,\[]*(?:"((?:[^"\\\r\n]|\\.)*)"|(?:null|true|false|-?[0-9][0-9.eE+-]*)(?=[\s,\]]))')
+_TAG = re.compile(rb"""<(?:input|meta)\b(?:[^<>"']|"[^"<]{0,8000}"|'[^'<]{0,8000}'){1,2000}+>""", re.IGNORECASE)
+_AREA = re.compile(rb"<textarea\b([^<>]{1,2000})>([^<]+)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(rb"""\b(name|id|value|content)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=`]+))""", re.IGNORECASE)
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_PART_NAME = re.compile(rb"""[;\s]name\s*=\s*(?:"([^"\r\n]*)"|'([^'\r\n]*)'|([^\s;"']+))""", re.IGNORECASE)
+_ELEMENT = re.compile(
+    rb"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,80})(?:\s[^<>]{0,500})?>(?:<!\[CDATA\[([^<>]+)\]\]>|([^<>]+))</"
+)
+_CREDENTIAL = re.compile(
+    rb"\bauthorization[\"']?\s{0,4}[:=,]\s{0,4}[\"']?(?:bearer|basic|token|digest|negotiate|bot)\s+"
+    rb"([^\s\"',;<>\\]{8,})",
+    re.IGNORECASE,
+)
+# {token: "..."} and token="..." of a script, GraphQL, an attribute: an unquoted name, a quoted value that is no word.
+_ASSIGNED = re.compile(
+    rb"""(?<![\w"'\\$.-])([A-Za-z_][\w-]{1,80})\s{0,4}[:=]\s{0,4}(\\*)(["'])([^"'\\\r\n${}]{8,4096})\2\3"""
+)
+
+
+_FOLDED = re.compile(rb",(?=\s*[^\s;,=\"]+=)")
+_ATTRIBUTES = frozenset(
+    [b"", b"expires", b"max-age", b"domain", b"path", b"secure", b"httponly", b"samesite", b"partitioned", b"priority",
+     b"version", b"comment"]
+)  # fmt: skip
 
 
 def authorization(value: bytes, found: Found) -> bytes:
@@ -77,18 +98,27 @@ def cookies(value: bytes, found: Found) -> bytes:
 
 
 def set_cookie(value: bytes, found: Found) -> bytes:
-    """A Set-Cookie header with its value replaced; the attributes stay."""
-    pair, semicolon, attributes = value.partition(b";")
-    return _cookie(pair, found) + semicolon + attributes
+    """A Set-Cookie header with its values replaced; the attributes stay. Some fold several cookies into one field."""
+    return b",".join([_one_set(one, found) for one in _FOLDED.split(value)])
+
+
+def _one_set(value: bytes, found: Found) -> bytes:
+    first, *rest = value.split(b";")
+    # What is no attribute belongs to a value that holds a semicolon.
+    known = [one if one.partition(b"=")[0].strip().lower() in _ATTRIBUTES else _cookie(one, found) for one in rest]
+    return b";".join([_cookie(first, found), *known])
 
 
 def _cookie(pair: bytes, found: Found) -> bytes:
     name, equals, value = pair.partition(b"=")
     if not equals:
-        return pair
+        # To a browser it is a cookie without a name; else the rest of a value that holds a semicolon, or a flag.
+        if len(pair.strip()) < SHORTEST:
+            return pair
+        name, value = b"", pair
     plain = value.strip()
     inner = plain[1:-1] if len(plain) > 1 and plain[:1] == plain[-1:] == b'"' else plain
-    if not inner:
+    if not inner or inner == b'"':
         return pair
     at = value.find(inner)
     # A cookie may be any setting: a word in one is no reason to blot it out elsewhere.
@@ -112,15 +142,17 @@ def in_text(data: bytes, found: Found, known: Known) -> list[Edit]:
     if may_name(data) or b"\\u00" in data:
         low = data.lower()
         edits += _members(data, found)
+        edits += _assigned(data, found)
         if b"=" in data:
-            edits += _parameters(data, found)
-        if b"<input" in low or b"<meta" in low:
+            edits += parameters(data, found)
+        if b"<input" in low or b"<meta" in low or b"<textarea" in low:
             edits += _tags(data, found)
         if b"</" in low:
             edits += _elements(data, found)
     if b"://" in data and b"@" in data:
-        for match in _USER.finditer(data):
-            edits.append(Edit(*match.span(2), found(unquote_to_bytes(match[2]), True)))
+        edits += users(data, found)
+    if b"%3" in data or b"%22" in data:
+        edits += coded(data, found)
     for form, new in known.forms:
         if form in data:
             edits += every(data, form, new)
@@ -135,10 +167,11 @@ def every(data: bytes, form: bytes, new: bytes) -> Iterator[Edit]:
 
 
 @lru_cache(maxsize=1024)
-def _member_named(raw: bytes) -> re.Pattern[bytes]:
-    """A member of that name up to where its value begins. The name's own closing quote tells how deep the JSON lies:
-    one backslash for each level of string around it."""
-    return re.compile(rb"""(["'])%b(\\*)\1\s*:\s*(?:\2(["'])|(\[))""" % re.escape(raw))
+def _member_named(raw: bytes | None) -> re.Pattern[bytes]:
+    """A member of that name (None: of any) up to where its value begins. The name's own closing quote tells how deep
+    the JSON lies: one backslash for each level of string around it."""
+    name = rb"""(?:[^"'\\\r\n]|\\u00[0-9a-fA-F]{2}){1,80}""" if raw is None else re.escape(raw)
+    return re.compile(rb"""(["'])(%b)(\\*)\1\s*:\s*(?:\3(["'])|(\[))""" % name)
 
 
 def _members(data: bytes, found: Found) -> Iterator[Edit]:
@@ -146,20 +179,24 @@ def _members(data: bytes, found: Found) -> Iterator[Edit]:
     names = set(_NAME.findall(data))
     if b"\\u00" in data:
         names |= set(_ESCAPED_NAME.findall(data))
-    for raw in sorted(names):
-        name = _plain(raw).decode("utf-8", "replace")
-        if is_secret_name(name):
-            for match in _member_named(raw).finditer(data):
-                if match[4]:
-                    yield from _items(data, match.end(), name, found)
-                elif (edit := _member(data, match, name, found)) is not None:
-                    yield edit
+    named = {raw: name for raw in sorted(names) if is_secret_name(name := _plain(raw).decode("utf-8", "replace"))}
+    if len(named) > _FEW:  # each would be looked for in all of the text
+        every: Iterable[tuple[str, re.Match[bytes]]] = (
+            (named[match[2]], match) for match in _member_named(None).finditer(data) if match[2] in named
+        )
+    else:
+        every = ((name, match) for raw, name in named.items() for match in _member_named(raw).finditer(data))
+    for name, match in every:
+        if match[5]:
+            yield from _items(data, match.end(), name, found)
+        elif (edit := _member(data, match, name, found)) is not None:
+            yield edit
 
 
 def _member(data: bytes, match: re.Match[bytes], name: str, found: Found) -> Edit | None:
-    depth = len(match[2])
+    depth = len(match[3])
     text = _STRING if depth == 0 else _INNER if depth == 1 else _DEEPER
-    inner = text[match[3]].match(data, match.end())
+    inner = text[match[4]].match(data, match.end())
     raw = inner[0] if inner else b""
     if not raw:
         return None
@@ -194,22 +231,6 @@ def _plain(raw: bytes) -> bytes:
     return str(text).encode("utf-8", "surrogatepass")
 
 
-def _parameters(data: bytes, found: Found) -> Iterator[Edit]:
-    at = 0
-    while (match := _PARAMETER.search(data, at)) is not None:
-        at = match.end(1)
-        yield from _pair(match[1], match[2], match.start(2), found)
-
-
-def _pair(
-    name: bytes, value: bytes, at: int, found: Found, wanted: Callable[[str], bool] = is_secret_name
-) -> Iterator[Edit]:
-    plain = unquote_to_bytes(name.replace(b"+", b" ")).decode("utf-8", "replace")
-    # Rails and PHP write user[password]=..
-    if value and any(wanted(part) for part in (plain, plain.rpartition("[")[2].rstrip("]"))):
-        yield Edit(at, at + len(value), found(unquote_to_bytes(value.replace(b"+", b" ")), False))
-
-
 def in_pairs(data: bytes, found: Found, at: int = 0, wanted: Callable[[str], bool] = is_secret_name) -> Iterator[Edit]:
     """The parameters of a query or form that begins at `at`, by name."""
     if wanted is is_secret_name and not (may_name(data) or b"%" in data):
@@ -219,7 +240,7 @@ def in_pairs(data: bytes, found: Found, at: int = 0, wanted: Callable[[str], boo
         end = len(data) if end < 0 else end
         equals = data.find(b"=", at, end)
         if equals > 0:
-            yield from _pair(data[at:equals], data[equals + 1 : end], equals + 1, found, wanted)
+            yield from pair(data[at:equals], data[equals + 1 : end], equals + 1, found, wanted)
         at = end + 1
 
 
@@ -228,29 +249,49 @@ def _tags(data: bytes, found: Found) -> Iterator[Edit]:
         names: list[tuple[bytes, tuple[int, int]]] = []
         values: list[tuple[bytes, tuple[int, int]]] = []
         for match in _ATTRIBUTE.finditer(data, tag.start(), tag.end()):
-            group = 2 if match[2] is not None else 3
+            group = next(number for number in (2, 3, 4) if match[number] is not None)
             (names if match[1].lower() in (b"name", b"id") else values).append((match[group], match.span(group)))
         if any(is_secret_name(name.decode("utf-8", "replace")) for name, _ in names):
             yield from (Edit(at, end, found(value, False)) for value, (at, end) in values if value)
+    for area in _AREA.finditer(data):
+        names = [(next(filter(None, one.groups()[1:]), b""), one.span()) for one in _ATTRIBUTE.finditer(area[1])]
+        if any(is_secret_name(name.decode("utf-8", "replace")) for name, _ in names):
+            yield Edit(*area.span(2), found(area[2], False))
+
+
+def _assigned(data: bytes, found: Found) -> Iterator[Edit]:
+    for match in _ASSIGNED.finditer(data):
+        name = match[1].decode().removeprefix("data-")
+        if is_secret_name(name) and re.search(rb"[0-9]", match[4]):
+            yield Edit(*match.span(4), by_name(name, match[4], found))
+    for match in _CREDENTIAL.finditer(data):
+        yield Edit(*match.span(1), found(match[1], True))
 
 
 def _elements(data: bytes, found: Found) -> Iterator[Edit]:
     for match in _ELEMENT.finditer(data):
-        if is_secret_name(match[1].decode()) and (value := match[2].strip()):
-            at = match.start(2) + match[2].find(value)
+        group = 2 if match[2] else 3
+        if is_secret_name(match[1].decode()) and (value := match[group].strip()):
+            at = match.start(group) + match[group].find(value)
             yield Edit(at, at + len(value), found(value, False))
 
 
 def in_parts(data: bytes, boundary: bytes, found: Found) -> Iterator[Edit]:
-    """The contents of the parts of a multipart body that are named like a credential."""
+    """The contents of the parts of a multipart body that are named like a credential, and their heads' fields."""
     mark = b"--" + boundary
     at = data.find(mark)
     while at >= 0:
-        end = data.find(b"\r\n" + mark, at + len(mark))
-        head = data.find(b"\r\n\r\n", at, end if end >= 0 else len(data))
-        if head >= 0:
-            name = re.search(rb'\bname="([^"\r\n]*)"', data[at:head])
-            value = data[head + 4 : end if end >= 0 else len(data)]
-            if name and value and is_secret_name(name[1].decode("utf-8", "replace")):
-                yield Edit(head + 4, head + 4 + len(value), found(value, False))
-        at = end + 2 if end >= 0 else -1
+        end = data.find(b"\n" + mark, at + len(mark))
+        stop = end if end >= 0 else len(data)
+        if (head := _HEAD_END.search(data, at, stop)) is not None:
+            yield from _part(data, at, head, stop - (data[stop - 1 : stop] == b"\r" and end >= 0), found)
+        at = end + 1 if end >= 0 else -1
+
+
+def _part(data: bytes, at: int, head: re.Match[bytes], stop: int, found: Found) -> Iterator[Edit]:
+    name = _PART_NAME.search(data, at, head.start())
+    value = data[head.end() : stop]
+    if name and value:
+        text = next(filter(None, name.groups()), b"").decode("utf-8", "replace")
+        if is_secret_name(text) or is_secret_name(text.rpartition("[")[2].rstrip("]")):
+            yield Edit(head.end(), head.end() + len(value), found(value, False))
