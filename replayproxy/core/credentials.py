@@ -52,9 +52,11 @@ class _Seen(Known):
         super().__init__()
         self.values: dict[bytes, bytes] = {}
 
-    def learn(self, value: bytes, token: bytes, *, of_answer: bool, sure: bool) -> None:
+    def learn(self, value: bytes, token: bytes, *, of_answer: bool, sure: bool) -> bool:
+        """False: however many one message holds, each may have to be given."""
         self.values[token] = value
         super().learn(value, token, of_answer=of_answer, sure=sure)
+        return False
 
 
 class Credentials:
