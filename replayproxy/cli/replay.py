@@ -13,7 +13,7 @@ import click
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.errors import Exit, Problem
 from replayproxy.session import secrecy
 from replayproxy.session.child import NotStarted

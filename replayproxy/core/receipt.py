@@ -1,4 +1,4 @@
-"""What a replay did, as documents: the answer to a miss, the receipt of an episode, the receipt of a run.
+"""What a replay did, as documents: the receipt of an episode, the receipt of a run.
 
 `reproduced` is strict: something was served, all of it exact or canonical, nothing missed, left unused, out of
 order, ambiguous or faulty. A receipt that cannot know says so in `lane_ambiguous` and is not reproduced.
@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.nearest import Near
+from replayproxy.core.misses import Document, message_document, miss_document, named, near_document
 from replayproxy.core.nonces import Binding
 from replayproxy.core.relax import Relaxation
-from replayproxy.core.replayer import Divergence, Grade, MessageMiss, Miss, Replayer
+from replayproxy.core.replayer import Divergence, Grade, Replayer
 from replayproxy.core.script import Entry, Script
-from replayproxy.core.secrets import without_parameters
-from replayproxy.core.unlike import plain, text
-from replayproxy.core.values import Request
+from replayproxy.core.unlike import plain
 from replayproxy.errors import Exit
 
 LISTED = 100
@@ -26,111 +24,10 @@ LISTED = 100
 
 BINDINGS_LISTED = 10_000
 
-MISS_STATUS = 470
-MISS_CLOSE = 4470
-"""With this code a WebSocket is closed whose agent said something that was not recorded there."""
-
 SUMMED = (
     "missed", "unused", "unused_writes", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded",
     "requests",
 )  # fmt: skip
-
-type Document = dict[str, Any]
-
-
-def named(request: Request) -> str:
-    """A request in one line: method and target, without what its parameters hold of credentials."""
-    return without_parameters(f"{text(request.method)} {text(request.target)}")
-
-
-def near_document(script: Script, near: Near, lane: str) -> Document:
-    """What comes near to a request of that lane; the candidate's own lane where it is another."""
-    found: Document = {
-        "exchange": f"{script.address}/{near.entry.seq}",
-        "state": near.state.value,
-        "pointer": near.pointer,
-        "recorded": near.recorded,
-        "asked": near.asked,
-    }
-    if near.entry.lane != lane:
-        found["lane"] = near.entry.lane
-    if near.note:
-        found["note"] = near.note
-    return found
-
-
-def miss_document(script: Script, miss: Miss, near: Sequence[Near] | None = None) -> Document:
-    """The body of a 470: what was asked, and what was recorded that comes near to it (now, or when it was first
-    asked)."""
-    found = miss.near if near is None else near
-    return {
-        "type": "about:blank",
-        "title": "not in the recording",
-        "status": MISS_STATUS,
-        "detail": _why(script, miss, found),
-        "run": script.run,
-        "episode": script.episode,
-        "lane": miss.lane,
-        "request": named(miss.asked.request),
-        "number": miss.number,
-        "count": miss.count,
-        "nearest": [near_document(script, one, miss.lane) for one in found],
-    }
-
-
-def _why(script: Script, miss: Miss, found: Sequence[Near]) -> str:
-    if miss.clash:
-        return f"{script.address}: {miss.clash}"
-    same = next((near for near in found if near.pointer is None), None)
-    if same is not None:
-        return f"{script.address}: {same.note}"
-    skipped = _skipped(script, miss)
-    if skipped is not None:
-        return f"{script.address}/{skipped.seq} is this request, but is not served: {skipped.skip}"
-    return f"{script.address} holds no such request in any lane"
-
-
-def _skipped(script: Script, miss: Miss) -> Entry | None:
-    return next((entry for entry in script.entries if entry.skip and entry.key == miss.asked.key), None)
-
-
-def message_document(script: Script, miss: MessageMiss) -> Document:
-    """A message that was not recorded there, in the words of `miss_document`; its status is the close code."""
-    entry, unlike = miss.entry, miss.unlike
-    address = f"{script.address}/{entry.seq}"
-    return {
-        "type": "about:blank",
-        "title": "not in the recording",
-        "status": MISS_CLOSE,
-        "detail": f"{address}: {unlike.reason().decode()}",
-        "run": script.run,
-        "episode": script.episode,
-        "lane": entry.lane,
-        "request": named(entry.exchange.request),
-        "number": miss.number,
-        "count": 1,
-        "message": unlike.number,
-        "nearest": [
-            {"exchange": address, "message": near.number, "state": near.state, "pointer": near.pointer,
-             "recorded": near.recorded, "asked": near.asked, **({"note": near.note} if near.note else {})}
-            for near in unlike.near
-        ],
-    }  # fmt: skip
-
-
-def no_episode_document(run: str, request: str, reason: str, lane: str) -> Document:
-    """The body of a 470 for a request that belongs to no recorded episode."""
-    return {
-        "type": "about:blank",
-        "title": "not in the recording",
-        "status": MISS_STATUS,
-        "detail": reason,
-        "run": run,
-        "episode": None,
-        "lane": lane,
-        "request": request,
-        "nearest": [],
-    }
 
 
 def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:

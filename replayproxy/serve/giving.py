@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.receipt import MISS_STATUS, Document
+from replayproxy.core.misses import MISS_STATUS, Document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.shown import json_bytes
 from replayproxy.serve.ready import Ready

@@ -23,8 +23,8 @@ from replayproxy.core.callids import replay_key
 from replayproxy.core.canonical import VIEW_LIMIT, RequestKey, request_key
 from replayproxy.core.extract import Extracted, Extractors, compile_extractors
 from replayproxy.core.identity import CONTRADICTION, LATE, Claims
+from replayproxy.core.misses import Document
 from replayproxy.core.nonces import shape_of
-from replayproxy.core.receipt import Document
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.script import Heard
 from replayproxy.core.values import Body, Episode, EpisodeState, Exchange, Request, Run

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aiohttp import WSMsgType
 
 from replayproxy.core.conversation import cut
-from replayproxy.core.receipt import MISS_CLOSE
+from replayproxy.core.misses import MISS_CLOSE
 from replayproxy.core.values import Message
 from replayproxy.serve.visit import Asked
 from replayproxy.serve.websocket import Socket, accept_value

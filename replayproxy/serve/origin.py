@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_parser import RawRequestMessage
 
-from replayproxy.core.receipt import no_episode_document
+from replayproxy.core.misses import no_episode_document
 from replayproxy.core.replayer import Grade, Serve
 from replayproxy.core.script import Heard
 from replayproxy.core.shown import json_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from replayproxy.core.callids import CALLS
-from replayproxy.core.receipt import message_document
+from replayproxy.core.misses import message_document
 from replayproxy.core.replayer import Miss, Serve
 from replayproxy.core.script import Heard, Identified
 from replayproxy.serve.bodies import IN_LINE

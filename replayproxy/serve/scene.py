@@ -9,8 +9,9 @@ from dataclasses import replace
 from replayproxy.core.belonging import Alias
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.identity import CARRIERS, Claims, why_not_a_lane
+from replayproxy.core.misses import Document, miss_document
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.receipt import Document, Stray, episode_receipt, miss_document, run_receipt
+from replayproxy.core.receipt import Stray, episode_receipt, run_receipt
 from replayproxy.core.redact import Known as Shown
 from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation

@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
 from replayproxy.core.identity import Claims
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.values import Exchange, Fields, Outcome
 from replayproxy.serve.doors import Door, Entrance

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from aiohttp import WSMsgType, web
 
 from replayproxy.core.conversation import ABNORMAL, NO_CODE, Conversation, End, Unlike, end_of, unlike, unlike_close
-from replayproxy.core.receipt import MISS_CLOSE, Document, message_document
+from replayproxy.core.misses import MISS_CLOSE, Document, message_document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.values import Exchange, Fields, Message
 from replayproxy.serve.bodies import IN_LINE

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from replayproxy.core.canonical import VIEW_LIMIT
+from replayproxy.core.misses import Document, miss_document, named
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.receipt import Document, binding_document, miss_document, named
+from replayproxy.core.receipt import binding_document
 from replayproxy.core.redact import Known
 from replayproxy.core.replayer import Miss, Replayer
 from replayproxy.core.rules import Rule

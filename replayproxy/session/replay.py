@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
-from replayproxy.core.receipt import Document, judged
+from replayproxy.core.misses import Document
+from replayproxy.core.receipt import judged
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
 from replayproxy.proxy.listeners import authority, bind, bound_address

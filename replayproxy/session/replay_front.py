@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from replayproxy.core.receipt import MISS_STATUS, no_episode_document
+from replayproxy.core.misses import MISS_STATUS, no_episode_document
 from replayproxy.core.shown import json_bytes
 from replayproxy.errors import StoreTrouble
 from replayproxy.proxy.ca import Authority

@@ -13,7 +13,7 @@ from typing import Any
 
 import h2.connection
 
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.serve.scene import Stage
 from replayproxy.session.closed import Guard
 from replayproxy.session.replay import replay

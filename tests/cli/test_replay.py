@@ -17,8 +17,9 @@ import pytest
 
 from replayproxy.cli.replay_text import miss_lines, receipt_lines
 from replayproxy.core.conversation import unlike
+from replayproxy.core.misses import message_document, miss_document
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.receipt import Stray, episode_receipt, message_document, miss_document, run_receipt
+from replayproxy.core.receipt import Stray, episode_receipt, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
 from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import EnvWiring, Exchange, Run

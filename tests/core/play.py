@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+from replayproxy.core.misses import Document, miss_document
 from replayproxy.core.nearest import Near, Situation, nearest
-from replayproxy.core.receipt import Document, episode_receipt, miss_document
+from replayproxy.core.receipt import episode_receipt
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Miss, Order, Replayer, Serve
 from replayproxy.core.rules import parse_rules

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from replayproxy.core.misses import miss_document
 from replayproxy.core.nearest import Situation, nearest
-from replayproxy.core.receipt import Stray, episode_receipt, judged, miss_document, run_receipt
+from replayproxy.core.receipt import Stray, episode_receipt, judged, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
 from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange, Outcome

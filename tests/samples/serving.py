@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from replayproxy.core.extractrule import extract_rules, secrets_of
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.core.replayer import Order
 from replayproxy.core.values import Episode
 from replayproxy.proxy.listeners import bind

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from aiohttp import WSMsgType, web
 
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.core.values import Exchange
 from replayproxy.proxy.listeners import authority
 from replayproxy.serve.sending import INSTANT, Pace

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Order

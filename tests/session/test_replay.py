@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from replayproxy.core.receipt import Document
+from replayproxy.core.misses import Document
 from replayproxy.core.values import EnvWiring, Exchange, Run
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
 from replayproxy.serve.scene import Stage
