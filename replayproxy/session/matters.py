@@ -8,7 +8,8 @@ from replayproxy.core.belonging import at_odds
 from replayproxy.core.identity import Attribution, Claims
 from replayproxy.core.values import Exchange, Fields, Message, Request
 from replayproxy.proxy.scribe import BodySink, TalkSink, Ticket
-from replayproxy.session.identities import UNNAMED, Identities, Matter, Overheard
+from replayproxy.session.identities import Identities
+from replayproxy.session.matter import UNNAMED, Matter, Overheard
 from replayproxy.session.tally import Tally
 
 type Order = tuple[int, int]

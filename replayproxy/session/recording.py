@@ -18,9 +18,10 @@ from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
-from replayproxy.session.identities import UNNAMED, Identities, Matter, fills, settled
+from replayproxy.session.identities import Identities
 from replayproxy.session.ledger import Ledger
 from replayproxy.session.lives import Live, only_listens
+from replayproxy.session.matter import UNNAMED, Matter, fills, settled
 from replayproxy.session.matters import Matters
 from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
