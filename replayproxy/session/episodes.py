@@ -15,6 +15,7 @@ from replayproxy.proxy.scribe import Ticket
 from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.admission import Admission
+from replayproxy.session.desk_documents import ended_document, row
 from replayproxy.session.lives import Live
 from replayproxy.session.recording import Recording
 
@@ -24,7 +25,6 @@ STREAMS_SETTLE = 2.0
 SETTLE = 30.0
 """Seconds for which `end` waits for any other exchange in flight."""
 
-KINDS = ("stale-read", "state-bleed", "dirty-reset", "nondeterminism", "race", "lost-update")
 REMEMBERED = 10_000
 
 
@@ -134,23 +134,12 @@ class Episodes:
         if live is None and (sealed := self.sealed.get(name)) is not None:
             # A harness that lost our answer asks again; one that says something else is told that it is too late.
             if (end.reward, end.outcome) in ((None, None), (sealed.reward, sealed.outcome)):
-                return self._ended(sealed)
+                return ended_document(sealed)
             raise Refused(409, "sealed", f"episode {name!r} has ended already")
         if live is None or live.ending is None:
             live = self._open(name)
         sealed = await self.end_live(live, by="end", reward=end.reward, outcome=end.outcome, meta=end.meta)
-        return self._ended(sealed)
-
-    def _ended(self, episode: Episode) -> dict[str, Any]:
-        return {
-            "episode": episode.name,
-            "state": str(episode.state),
-            "verdict": "unknown",
-            "mask": False,
-            "reasons": [],
-            "coverage": {"checked": [], "not_checked": dict.fromkeys(KINDS, "run check")},
-            "faults": list(episode.faults),
-        }
+        return ended_document(sealed)
 
     async def end_live(
         self,
@@ -280,14 +269,7 @@ class Episodes:
         raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
 
     def _row(self, episode: Episode, exchanges: int) -> dict[str, Any]:
-        episode = clean_episode(self.recording.writer.redactor, episode)
-        return {
-            "episode": episode.name, "task": episode.task, "seed": episode.seed, "attempt": episode.attempt,
-            "group": episode.group, "meta": dict(episode.meta), "envs": dict(episode.envs),
-            "instance": dict(episode.instance), "declared": episode.declared, "state": str(episode.state),
-            "ended_by": episode.ended_by, "reward": episode.reward, "outcome": episode.outcome,
-            "exchanges": exchanges, "faults": list(episode.faults), "aliases": [list(one) for one in episode.aliases],
-        }  # fmt: skip
+        return row(clean_episode(self.recording.writer.redactor, episode), exchanges)
 
     def instances(self) -> dict[str, int]:
         """How many instances of each dynamic environment there were, as far as they are remembered."""
