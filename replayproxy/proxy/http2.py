@@ -6,6 +6,7 @@
 | HTML error pages | problem documents that are marked as ours |
 | an environment that resets the stream before its answer: an invented 502 | the agent's stream is reset |
 | header names of HTTP/1 trailers go out in upper case, which ends the connection | in lower case |
+| a target or a method with spaces, and a length without a body, go on to HTTP/1 as they are | they are refused, 400 |
 | an empty DATA frame ends the body as HTTP/1's last chunk; what follows is taken for the next request | it is nothing |
 """
 
@@ -18,6 +19,7 @@ import h2.errors
 import h2.events
 from mitmproxy import http
 from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import _base, _events, _http2
 
@@ -54,8 +56,28 @@ def _without_empty_data(given: CommandGenerator[bool]) -> CommandGenerator[bool]
 class AgentHttp2(_http2.Http2Server):
     """The agent's side."""
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._refused: set[int] = set()
+
     def handle_h2_event(self, event: h2.events.Event) -> CommandGenerator[bool]:
-        return _without_empty_data(super().handle_h2_event(event))
+        if isinstance(event, h2.events.RequestReceived) and (why := _unfit(event)):
+            yield from self._refuse(event.stream_id, why)
+            return False
+        if getattr(event, "stream_id", None) in self._refused:
+            if isinstance(event, h2.events.DataReceived):
+                self.h2_conn.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            return False
+        return (yield from _without_empty_data(super().handle_h2_event(event)))
+
+    def _refuse(self, stream_id: int, why: str) -> CommandGenerator[None]:
+        """Answers at once. What else comes on this stream is looked through."""
+        self._refused.add(stream_id)
+        fields, body = problems.problem(HTTPStatus.BAD_REQUEST, Outcome.LOCAL, why)
+        self._send_head(stream_id, HTTPStatus.BAD_REQUEST, fields)
+        self.h2_conn.send_data(stream_id, body, end_stream=True)
+        yield commands.SendData(self.conn, self.h2_conn.data_to_send())
+        yield UnreadableRequestHook(Unreadable(self.context.client, why))
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if isinstance(event, ResponseInformational):
@@ -98,6 +120,20 @@ class AgentHttp2(_http2.Http2Server):
         self._send_head(stream_id, status, fields)
         self.h2_conn.send_data(stream_id, body, end_stream=True)
         return True
+
+
+def _unfit(event: h2.events.RequestReceived) -> str:
+    """Why a head that h2 takes would be another request in HTTP/1, or "". There a space ends the method and the target,
+    and a length announces bytes that never come."""
+    head = {bytes(name): bytes(value) for name, value in event.headers}
+    method, path = head.get(b":method", b""), head.get(b":path", b"")
+    if not method or min(method) <= 0x20:
+        return "the method of this request is none"
+    if method != b"CONNECT" and (path[:1] not in (b"/", b"*") or min(path) <= 0x20):
+        return "the target of this request is none"
+    if event.stream_ended and head.get(b"content-length", b"").strip(b"0"):
+        return "a length is told, and the request ends without a body"
+    return ""
 
 
 def _left(event: _events.RequestProtocolError) -> _events.RequestProtocolError:

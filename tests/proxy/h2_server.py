@@ -100,11 +100,12 @@ class H2Environment:
 
     @staticmethod
     @asynccontextmanager
-    async def agent(at: tuple[str, int], trust: ssl.SSLContext) -> AsyncIterator[H2Agent]:
+    async def agent(at: tuple[str, int], trust: ssl.SSLContext, *, careless: bool = False) -> AsyncIterator[H2Agent]:
+        """`careless`: it sends heads that are none, too."""
         trust.set_alpn_protocols(["h2"])
         reader, writer = await asyncio.open_connection(*at, ssl=trust, server_hostname=at[0])
         assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
-        yield H2Agent(reader, writer, b"%s:%d" % (at[0].encode(), at[1]))
+        yield H2Agent(reader, writer, b"%s:%d" % (at[0].encode(), at[1]), validate_outbound_headers=not careless)
         writer.transport.abort()
 
 
@@ -127,9 +128,11 @@ def _answer(http: h2.connection.H2Connection, stream: int, path: bytes, body: by
 
 
 class H2Agent:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, authority: bytes) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, authority: bytes, **more: Any
+    ) -> None:
         self._reader, self._writer, self._authority = reader, writer, authority
-        self._http = h2.connection.H2Connection(_config())
+        self._http = h2.connection.H2Connection(_config(**more))
         self._http.initiate_connection()
 
     async def ask(

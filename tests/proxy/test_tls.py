@@ -138,6 +138,36 @@ async def test_an_empty_data_frame_is_nothing_and_never_the_end_of_a_body(
     assert exchange.request.body.inline == b""
 
 
+UNFIT: dict[str, tuple[bytes, bytes, list[tuple[bytes, bytes]], list[bytes]]] = {
+    "a space in the target": (b"GET", b"/a b", [], []),
+    "another version": (b"GET", b"/a HTTP/1.0", [], []),
+    "a tab in the target": (b"GET", b"/a\tb", [], []),
+    "no slash": (b"GET", b"a", [], []),
+    "another host's target": (b"GET", b"http://elsewhere.test/", [], []),
+    "a space in the method": (b"GET /smuggled HTTP/1.1", b"/a", [], []),
+    "no method": (b"", b"/a", [], []),
+    "a length without a body": (b"GET", b"/a", [(b"content-length", b"35")], []),
+    "with a body and trailers": (b"POST", b"/a b", [], [b"abc", b"def"]),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+async def test_a_head_that_would_be_another_in_http1_is_refused_and_the_connection_goes_on(
+    w: Wire, authority: Authority, name: str
+) -> None:
+    method, path, fields, pieces = UNFIT[name]
+    environment = await w.environment(says(OK))
+    listener = await listening(w, environment.url)
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    async with H2Environment.agent(listener.bound, trust, careless=True) as agent:
+        got = await agent.ask(method, path, fields, pieces, trailers=[(b"x-end", b"1")] if pieces else ())
+        assert (got.status, dict(got.fields)[b"replay-local"]) == (400, b"local")
+        assert (await agent.ask(b"GET", b"/rp/e1/ok")).status == 200
+    assert [request.split(b"\r\n")[0] for request in environment.requests] == [b"GET /ok HTTP/1.1"]
+    await w.scribe.until(lambda: "unreadable-request" in w.scribe.kinds())
+    assert (await w.scribe.exchange()).request.target == b"/ok"
+
+
 async def test_trailers_that_http1_cannot_carry_are_noted(w: Wire, authority: Authority) -> None:
     environment = await w.environment(says(OK))
     listener = await listening(w, environment.url)
