@@ -51,6 +51,7 @@ class End(StrEnum):
 
 
 def end_of(exchange: Exchange) -> End:
+    """Who ended a conversation, and how; OPEN also where nobody knows."""
     talk = exchange.websocket
     if talk is None or talk.close_code is None or exchange.outcome is Outcome.OPEN_AT_END:
         return End.OPEN

@@ -37,6 +37,7 @@ def compiled(steps: Sequence[str]) -> tuple[Step, ...]:
 
 
 def decode(text: str, steps: Sequence[Step]) -> str | None:
+    """The value after each step in turn; None where a step does not apply, or it is empty or too long."""
     value: str | None = text
     for step in steps:
         if value is None or len(value) > VALUE_LIMIT:

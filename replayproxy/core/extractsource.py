@@ -15,10 +15,12 @@ BLANK = b" \t"
 
 
 def in_head(rule: ExtractRule, target: bytes, fields: Fields) -> Iterable[str]:
+    """What the rule finds in the head of a request, undecoded."""
     return _HEAD[rule.source](rule, target, fields)
 
 
 def in_answer(rule: ExtractRule, fields: Fields) -> Iterable[str]:
+    """What the rule finds in the head of an answer, undecoded."""
     if rule.source == "answer-header":
         return _header(rule, fields)
     return _cookies(rule, (v.partition(b";")[0] for n, v in fields if n.lower() == b"set-cookie"))
@@ -81,6 +83,7 @@ _HEAD: dict[str, Callable[[ExtractRule, bytes, Fields], Iterable[str]]] = {
 
 
 def documents(fields: Fields, plain: bytes) -> list[Any]:
+    """The JSON documents of a decoded body: one, or that of each event of an event stream."""
     if media_type(fields) == b"text/event-stream":
         read = bodies.events(plain.decode("utf-8", "replace"))
         return [event["data"] for event in read if isinstance(event.get("data"), dict | list)]
@@ -89,6 +92,7 @@ def documents(fields: Fields, plain: bytes) -> list[Any]:
 
 
 def parsed(text: bytes) -> Any:
+    """A JSON object or array; None for anything else."""
     if text.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -98,6 +102,7 @@ def parsed(text: bytes) -> Any:
 
 
 def at_pointer(value: Any, pointer: str) -> list[str]:
+    """The scalar that stands there, as text; empty where there is none."""
     try:
         text = scalar(jsonvalue.resolve(value, pointer))
     except KeyError:

@@ -14,6 +14,7 @@ from replayproxy.core.values import EnvWiring, Episode, Event, Run, Snapshot
 
 
 def clean_run(redactor: Redactor, run: Run) -> Run:
+    """A run without the secrets of its words: URLs, specs, resets, meta, faults."""
     if redactor.keeps:
         return run
     return replace(
@@ -37,6 +38,7 @@ def _wiring(redactor: Redactor, env: EnvWiring) -> EnvWiring:
 
 
 def clean_episode(redactor: Redactor, episode: Episode, known: Known | None = None) -> Episode:
+    """An episode without the secrets of its words. Its name, task and group are ids, and stay."""
     if redactor.keeps:
         return episode
     return replace(
@@ -49,12 +51,14 @@ def clean_episode(redactor: Redactor, episode: Episode, known: Known | None = No
 
 
 def clean_event(redactor: Redactor, event: Event, known: Known | None = None) -> Event:
+    """An event without the secrets of its detail."""
     if redactor.keeps:
         return event
     return replace(event, detail=redactor.value(event.detail, known))
 
 
 def clean_snapshot(redactor: Redactor, snapshot: Snapshot, known: Known | None = None) -> Snapshot:
+    """A snapshot without the secrets of its reason and label; its rows are `state.discreet`'s."""
     if redactor.keeps or not (snapshot.reason or snapshot.label):
         return snapshot
     return replace(snapshot, reason=redactor.text(snapshot.reason, known), label=redactor.text(snapshot.label, known))

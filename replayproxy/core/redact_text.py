@@ -160,6 +160,7 @@ def in_text(data: bytes, found: Found, known: Known) -> list[Edit]:
 
 
 def every(data: bytes, form: bytes, new: bytes) -> Iterator[Edit]:
+    """An edit for each place where `form` stands, without overlaps."""
     at = data.find(form)
     while at >= 0:
         yield Edit(at, at + len(form), new)

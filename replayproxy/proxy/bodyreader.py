@@ -39,11 +39,13 @@ _stock_content_length = validate.parse_content_length
 
 
 def make_body_reader(expected_size: int | None) -> Any:
+    """In the place of mitmproxy's own function: its reader, which keeps the trailers of a chunked body."""
     reader = _stock_body_reader(expected_size)
     return BodyReader(reader) if expected_size is None else reader  # only chunked bodies have trailers
 
 
 def parse_content_length(value: str | bytes) -> int:
+    """In the place of mitmproxy's own function. Raises ValueError for a length that no body has."""
     length = _stock_content_length(value)
     if length >= LONGEST:
         raise ValueError(f"invalid content-length header: {value!r}")

@@ -6,6 +6,7 @@ chunk's first line or trailers, or whose request's head takes longer than `HEAD_
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,15 +52,17 @@ class Bounded(_Base):
         if isinstance(event, events.DataReceived) and self.buf and self.state in (self.read_headers, self.read_body):
             yield from self.incomplete(too_long=len(self.buf) > bounds.HEAD_LIMIT)
 
+    @abstractmethod
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:
         """Bytes wait for more of a head, or of the lines between chunks."""
-        raise NotImplementedError
 
     def woken(self) -> CommandGenerator[None]:
         yield from ()
 
 
 class BoundedAgent(Bounded):
+    """What an agent sends: a head that is too long or too slow is answered, and the connection closed."""
+
     _timed: Any = None  # the number of the request whose head is being waited for
 
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:
@@ -88,6 +91,8 @@ class BoundedAgent(Bounded):
 
 
 class BoundedEnvironment(Bounded):
+    """What an environment sends: a head or a chunk's line that is too long is an invalid answer."""
+
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:
         if too_long and self.stream_id is not None:
             what = "a chunk's first line or the trailers" if self.state == self.read_body else "the answer's head"

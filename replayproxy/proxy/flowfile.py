@@ -70,6 +70,7 @@ class Skipped:
 
 
 def looks_like_flows(head: bytes) -> bool:
+    """Whether a file that begins so may be a flow file."""
     return _LOOKS.match(head) is not None
 
 
@@ -95,6 +96,7 @@ class FlowFile:
 
 
 def as_flow(exchange: Exchange, *, origin: str, run: str, episode: str) -> http.HTTPFlow:
+    """The exchange as a flow; what a flow has no place for lies in its metadata. `origin`: scheme://authority."""
     at = urlsplit(origin)
     host, tls = at.hostname or "unknown.invalid", at.scheme == "https"
     port = at.port or (443 if tls else 80)

@@ -148,6 +148,7 @@ def origin_of(run: Run, exchange: Exchange) -> str:
 
 
 def looks_like_json(head: bytes) -> bool:
+    """Whether a file that begins so may be a JSON object."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 

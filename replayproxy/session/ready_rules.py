@@ -15,6 +15,7 @@ from replayproxy.errors import WrongUsage
 
 @cache
 def names() -> tuple[str, ...]:
+    """The ready rule sets, by name."""
     folder = resources.files("replayproxy.session") / "rulesets"
     return tuple(sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml")))
 

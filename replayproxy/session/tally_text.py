@@ -149,11 +149,13 @@ def _advice(tally: Tally, reason: str) -> str:
 
 
 def doctor_command(upstreams: Mapping[str, str]) -> str:
+    """The call of `doctor` that looks at these environments."""
     given = upstreams or {"NAME": "URL"}
     return " ".join(["replayproxy doctor", *(f"--env {name}={url}" for name, url in given.items())])
 
 
 def next_command(tally: Tally, store: str, upstreams: Mapping[str, str]) -> str:
+    """What to call after this recording."""
     where = "" if store == ".replayproxy" else f" --store {store}"
     names: Sequence[str] = tally.incomplete
     if not tally.attributed and tally.strays:
@@ -172,6 +174,7 @@ def took(seconds: float) -> str:
 
 
 def size_text(size: int) -> str:
+    """512 B, 4.2 MiB."""
     value = float(size)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

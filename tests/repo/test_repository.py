@@ -90,3 +90,10 @@ def test_every_relative_link_in_the_documentation_leads_somewhere() -> None:
             if not (page.parent / target).exists():
                 dead.append(f"{page.relative_to(ROOT)} -> {target}")
     assert dead == []
+
+
+def test_every_module_that_the_design_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "design.md").read_text()
+    named = set(re.findall(r"`((?:core|serve|session|storage|proxy|cli)/\w+\.py)`", page))
+    assert len(named) > 10
+    assert [one for one in sorted(named) if not (ROOT / "replayproxy" / one).exists()] == []
