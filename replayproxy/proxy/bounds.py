@@ -17,7 +17,7 @@ from mitmproxy.proxy.layers.http import _base, _events, _http1
 
 from replayproxy.core import bounds
 from replayproxy.core.values import Outcome
-from replayproxy.proxy import problems
+from replayproxy.proxy import backlog, problems
 
 if TYPE_CHECKING:
     _Base = _http1.Http1Connection
@@ -64,6 +64,10 @@ class BoundedAgent(Bounded):
     """What an agent sends: a head that is too long or too slow is answered, and the connection closed."""
 
     _timed: Any = None  # the number of the request whose head is being waited for
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super()._handle_event(event)
+        backlog.tell(self.context.client, len(self.buf) if self.state == self.wait else 0)
 
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:
         if self.state == self.read_body:

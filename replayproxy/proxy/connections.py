@@ -14,6 +14,7 @@ from mitmproxy.connection import Client, Server
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from replayproxy.proxy import backlog
 from replayproxy.proxy import scribe as kinds
 from replayproxy.proxy.bounds import Unreadable
 from replayproxy.proxy.live import Clock
@@ -92,6 +93,7 @@ class Connections:
             handler = proxyserver().connections.get(client.id)
             if handler is not None:
                 handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_MANY))
+                handler.drain_writers = backlog.bounded(handler)  # type: ignore[method-assign,assignment]  # as meant
                 handler.drain_writers = self._slowed(handler)  # type: ignore[method-assign,assignment]  # as meant
         except Exception as error:
             self._fault(None, "client_connected", error)
@@ -117,6 +119,7 @@ class Connections:
         return drain_writers
 
     def client_disconnected(self, client: Client) -> None:
+        backlog.forget(client)
         self._close_socket(client, client)
         agent = self._agents.pop(client.id, None)
         if agent is not None:
