@@ -24,7 +24,7 @@ from mitmproxy.connection import Client
 from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from replayproxy.proxy import layers
+from replayproxy.proxy import backlog, layers
 from replayproxy.proxy.accepting import NEVER, accept, close_all
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.connections import proxyserver
@@ -70,10 +70,12 @@ class Watcher(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
     """The origin, and the header that tells it where a request came in: its name is random, and only the front sets
-    it. Its value is four percent-encoded words: environment, listener, proxy user, the address that was asked for."""
+    it. Its value is five percent-encoded words: environment, listener, proxy user, the address that was asked for, and
+    1 or 2 for the agent's HTTP. `length`: the field in which the origin tells a length beside chunks, for a 2."""
 
     address: tuple[str, int]
     header: bytes
+    length: bytes
 
 
 class Front:
@@ -163,9 +165,11 @@ class FrontAddon:
         if handler is not None:
             # mitmproxy lets one client have 5 connections to the origin; five open streams would block all others.
             handler.max_conns = defaultdict(lambda: asyncio.Semaphore(1000))
+            handler.drain_writers = backlog.bounded(handler)  # type: ignore[method-assign,assignment]  # as meant
 
     def client_disconnected(self, client: Client) -> None:
         self._refused.discard(client.id)
+        backlog.forget(client)
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         if flow.response is not None or self._reception.forward.passes_tunnel(flow.client_conn):
@@ -213,7 +217,8 @@ class FrontAddon:
         if route is None:
             return  # it passes, or the forward proxy has answered it
         asked = upstream_of(flow)
-        words = (route.env, "" if route.forward else route.listener, route.proxy_user or "", asked.origin)
+        version = "2" if flow.request.is_http2 else "1"
+        words = (route.env, "" if route.forward else route.listener, route.proxy_user or "", asked.origin, version)
         value = b" ".join(quote(word, safe="", errors="surrogateescape").encode() or b"-" for word in words)
         data.headers = http.Headers((*data.headers.fields, (name, value)))
         data.scheme, (data.host, data.port) = b"http", self._behind.address
@@ -223,7 +228,15 @@ class FrontAddon:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         if flow.response is not None and flow.response.status_code != 101:
+            flow.response.data.headers = self._with_its_length(flow.response.data.headers)
             flow.response.stream = True  # a paced answer must not be gathered first
+
+    def _with_its_length(self, headers: http.Headers) -> http.Headers:
+        """What the origin had to tell beside its chunks, as the environment told it."""
+        if self._behind.length not in headers:
+            return headers
+        named = ((b"content-length" if n.lower() == self._behind.length else n, v) for n, v in headers.fields)
+        return http.Headers(tuple(pair for pair in named if pair[0].lower() != b"transfer-encoding"))
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
         if flow.websocket is not None:

@@ -32,13 +32,19 @@ class Door:
         return f"{self.origin}/rp/{encoded_name}{self.path}"
 
 
+ASIDE = b"-length"
+"""With the front's header before it: the name of a field that is Content-Length again in the front."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrance:
-    """How one request came in. `asked`: the address that the agent wanted, where no environment has it."""
+    """How one request came in. `asked`: the address that the agent wanted, where no environment has it. `is_http2`: the
+    agent speaks that with the front."""
 
     door: Door
     proxy_user: str | None = None
     asked: str = ""
+    is_http2: bool = False
 
     @property
     def why_not(self) -> str:
@@ -52,8 +58,8 @@ UNKNOWN = Door(env="", origin="", port=0)
 @dataclass(slots=True, kw_only=True)
 class FrontDoor:
     """The one door behind the front, through which requests of all environments come. A header that only the front can
-    set says of each where it came in: environment, listener, proxy user and the address that was asked for, each
-    percent-encoded, `-` for none."""
+    set says of each where it came in: environment, listener, proxy user, the address that was asked for, and the
+    agent's version of HTTP, each percent-encoded, `-` for none."""
 
     header: str
     doors: dict[str, Door] = field(default_factory=dict)
@@ -61,13 +67,14 @@ class FrontDoor:
     def entrance(self, headers: Mapping[str, str]) -> Entrance | None:
         """None: it did not come through the front."""
         words = headers.get(self.header, "").split(" ")
-        if len(words) != 4:
+        if len(words) != 5:
             return None
-        env, listener, user, asked = (
+        env, listener, user, asked, version = (
             None if word == "-" else unquote(word, errors="surrogateescape") for word in words
         )
         if listener is not None:
             door = self.doors.get(listener, UNKNOWN)
         else:
             door = Door(env=env, origin="", port=0) if env else UNKNOWN
-        return Entrance(door=door, proxy_user=user, asked=(asked or "") if door is UNKNOWN else "")
+        asked = (asked or "") if door is UNKNOWN else ""
+        return Entrance(door=door, proxy_user=user, asked=asked, is_http2=version == "2")

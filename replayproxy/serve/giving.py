@@ -10,6 +10,7 @@ from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.misses import MISS_STATUS, Document
 from replayproxy.core.replayer import Serve
 from replayproxy.core.shown import json_bytes
+from replayproxy.serve.doors import ASIDE
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import event_rewriter
 from replayproxy.serve.scene import Scene
@@ -62,7 +63,7 @@ class Giver:
         if response is None and exchange.outcome in OWN_STATUS:
             return await self._give_own(visit, serve)
         fields = self.dialect.agent_fields(visit.door, exchange, host_of(visit.request), marks.prefix)
-        planned = plan(exchange, fields)
+        planned = plan(exchange, fields, visit.hidden + ASIDE if visit.entrance.is_http2 else b"")
         await self._send(visit, serve, planned)
         if planned.ending is Ending.HOLD and visit.scene is not None:
             await self._hold(visit, visit.scene, serve)

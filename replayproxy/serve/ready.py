@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from replayproxy.core.script import Entry
 from replayproxy.core.values import Fields, Outcome
-from replayproxy.serve.wire import Ending, plan, whole_body
+from replayproxy.serve.wire import Ending, loses_trailers, plan, whole_body
 
 
 class Ready(NamedTuple):
@@ -35,5 +35,7 @@ def ready(entry: Entry, is_plain: Callable[[Fields], bool]) -> Ready | None:
     ):
         return None
     planned = plan(exchange, response.fields)
+    if loses_trailers(response, planned.framing):
+        return None  # an agent over HTTP/2 gets more than one over HTTP/1.1
     body = whole_body(planned)
     return None if body is None else Ready(planned.head + body, planned.ending)

@@ -87,8 +87,12 @@ def _interim(response: Response) -> bytes:
     )
 
 
-def plan(exchange: Exchange, fields: Fields) -> Plan:
-    """How this exchange is answered; `fields` are its answer's, as the agent is to see them. It must be servable."""
+def plan(exchange: Exchange, fields: Fields, aside: bytes = b"") -> Plan:
+    """How this exchange is answered; `fields` are its answer's, as the agent is to see them. It must be servable.
+
+    `aside`: the front makes HTTP/2 of it, and takes a field of this name for Content-Length. Over HTTP/2 trailers may
+    follow a body whose length was told, and here only chunks can carry them.
+    """
     response, outcome = exchange.response, exchange.outcome
     if response is None:
         if outcome in HELD:
@@ -97,6 +101,9 @@ def plan(exchange: Exchange, fields: Fields) -> Plan:
             return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.CLOSE, whole=False)
         raise ValueError(f"exchange {exchange.seq} has no answer, and its outcome is {outcome}")
     framed = _framed(exchange.request.method, response)
+    if aside and loses_trailers(response, framed.framing):
+        renamed = ((aside if name.lower() == b"content-length" else name, value) for name, value in fields)
+        fields, framed = tuple(renamed), framed._replace(framing=Framing.CHUNKED, unsaid=True, fits=True)
     if framed.unsaid:
         fields = (*fields, (b"Transfer-Encoding", b"chunked"))
     if outcome in HELD:
@@ -110,6 +117,11 @@ def plan(exchange: Exchange, fields: Fields) -> Plan:
         whole=not broken,
         trailers=response.trailers,
     )
+
+
+def loses_trailers(response: Response, framing: Framing) -> bool:
+    """Whether this framing cannot carry the trailers that there are."""
+    return bool(response.trailers) and framing is Framing.LENGTH
 
 
 def _held(response: Response, fields: Fields, framed: _Framed) -> Plan:

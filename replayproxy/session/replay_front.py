@@ -18,7 +18,7 @@ from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.front import Behind, Front
 from replayproxy.proxy.listeners import EnvOptions, Listener, authority, bind, bound_address
 from replayproxy.proxy.routes import Route, Upstream
-from replayproxy.serve.doors import Door, FrontDoor
+from replayproxy.serve.doors import ASIDE, Door, FrontDoor
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.visit import Watch
@@ -57,7 +57,8 @@ class ReplayFront:
         address = bound_address(behind)
         await self._origin.listen(self._door, behind)
         self._guard.allow(*address)
-        self._front = Front(Behind(address=address, header=self._door.header.encode()), self, self._authority)
+        header = self._door.header.encode()
+        self._front = Front(Behind(address=address, header=header, length=header + ASIDE), self, self._authority)
         await self._front.start()
 
     async def listen_tls(self, listener: Listener, door: Door, sock: socket.socket) -> None:

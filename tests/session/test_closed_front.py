@@ -195,7 +195,7 @@ async def test_options_that_are_not_as_they_must_be_are_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("mitmproxy.options.Options.update", lambda self, **_: None)
-    behind = front.Behind(address=("127.0.0.1", 1), header=b"x-1")
+    behind = front.Behind(address=("127.0.0.1", 1), header=b"x-1", length=b"x-1-length")
     made = front.Front(behind, object(), front.Authority(tmp_path / "ca"))  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="connection_strategy"):
         await made.start()
