@@ -18,7 +18,7 @@ from replayproxy.core.redact_body import GIVEN_UP, Shape, Stretch, redacted_body
 from replayproxy.core.redact_edit import Edit, applied, merged
 from replayproxy.core.redact_rules import Rules, SecretRule
 from replayproxy.core.redact_token import TOKEN, Minter
-from replayproxy.core.redact_url import in_target
+from replayproxy.core.redact_url import in_list, in_target
 from replayproxy.core.secretnames import is_secret_name, kind_of_header, may_be_named, may_name
 from replayproxy.core.values import Body, Exchange, Fields, Message, Request, Response, WebSocket
 
@@ -90,10 +90,11 @@ class Redactor:
         trailers = self._fields(response.trailers, found, known, rules)
         if body is not response.body:
             fields = _resized(fields, response.body, body)
+        reason = applied(response.reason, self._scan(response.reason, found, known, rules, None))
         same = (fields, trailers, interims) == (response.fields, response.trailers, response.informational)
-        if same and body is response.body:
+        if same and body is response.body and reason == response.reason:
             return response
-        return replace(response, fields=fields, body=body, trailers=trailers, informational=interims)
+        return replace(response, reason=reason, fields=fields, body=body, trailers=trailers, informational=interims)
 
     def message(self, message: Message, known: Known | None = None) -> Message:
         """A WebSocket message; a close reason goes through `text`."""
@@ -258,11 +259,13 @@ class Redactor:
         url = b"://" in blob and b"@" in blob
         if not (url or rules.patterns or (b"=" in blob and may_name(blob)) or known.in_text(blob)):
             return fields
-        edited = tuple(
-            (name, value if kind_of_header(name) else applied(value, self._scan(value, found, known, rules, None)))
-            for name, value in fields
-        )
-        return fields if edited == fields else edited
+
+        def edited(value: bytes) -> bytes:
+            edits = [*in_list(value, found), *self._scan(value, found, known, rules, None)]
+            return applied(value, merged(edits, value, self.token)) if edits else value
+
+        new = tuple((name, value if kind_of_header(name) else edited(value)) for name, value in fields)
+        return fields if new == fields else new
 
     def _fields(self, fields: Fields, found: texts.Found, known: Known, rules: Rules) -> Fields:
         if not fields:

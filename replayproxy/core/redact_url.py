@@ -19,6 +19,8 @@ _VALUE = re.compile(rb"[^&#\s\"'<>\\]+")
 # In the path, or between parameters: /x;jsessionid=.., ?a=1;token=..
 _SEMICOLON = re.compile(rb";([^=;/?#&\s]{1,80})=([^;/?#&\s]+)")
 _SERVLET = re.compile(rb";(jsessionid|phpsessid)=([^;/?#&\s\"'<>\\,]+)", re.IGNORECASE)
+# In a header: a list of pairs, or a URL with semicolons.
+_LISTED = re.compile(rb"(?:\A|[,;])\s*([A-Za-z_][\w.-]{0,80})\s*=\s*(\"?)([^\s,;&\"]+)")
 _USER = re.compile(rb"://([^/?#\s\"'<>@:\\]*):([^/?#\s\"'<>\\]+)@")
 _LONE_USER = re.compile(rb"https?://([^/?#\s\"'<>@:\\]{16,}):?@", re.IGNORECASE)
 
@@ -90,3 +92,10 @@ def in_target(target: bytes, found: Found) -> Iterator[Edit]:
     if b";" in target:
         for match in _SEMICOLON.finditer(target):
             yield from pair(match[1], match[2], match.start(2), found)
+
+
+def in_list(value: bytes, found: Found) -> Iterator[Edit]:
+    """The pairs of a header field's value: baggage, Forwarded."""
+    if b"=" in value and may_name(value):
+        for match in _LISTED.finditer(value):
+            yield from pair(match[1], match[3], match.start(3), found)

@@ -267,7 +267,8 @@ class Recording:
             raise RuntimeError("queue full: an exchange was not stored")
         key = self.ledger.bucket().key
         self.writer.put_exchange(key, exchange)
-        self.tally.exchange(exchange, attributed=False)
+        head = self.writer.redactor.request(replace(exchange.request, body=None), env=exchange.env)
+        self.tally.exchange(replace(exchange, request=head), attributed=False)  # its first line is shown at the end
         self._connections.used_by(exchange, key)
 
     def live_of(self, ticket: Ticket) -> Live | None:

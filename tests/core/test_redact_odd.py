@@ -12,7 +12,7 @@ import pytest
 from replayproxy.core.canonical import body_of
 from replayproxy.core.known import Known
 from replayproxy.core.redact import Redactor
-from replayproxy.core.values import Fields, Request
+from replayproxy.core.values import Fields, Request, Response
 
 SECRET = b"Zq7-Plant3d_Secret9xV"
 R = Redactor(b"k" * 32)
@@ -40,6 +40,8 @@ def redacted(fields: Fields = (), target: bytes = b"/x", body: bytes | None = No
         ("X-Hub-Signature-256", "sha256=%s"), ("Ocp-Apim-Subscription-Key", "%s"), ("X-Auth", "%s"),
         ("Location", "/p?next=%%2Fcb%%3Fa%%3D1%%26token%%3D%s%%26b%%3D2"), ("Location", "https://%s@h/"),
         ("Location", "https://u:a@%s@h/"), ("Location", "/p;jsessionid=%s?x=1"), ("Link", "</x?a=1&amp;token=%s>"),
+        ("Location", "?code=1;token=%s"), ("baggage", "a=1,token=%s"),
+        ("Forwarded", 'for=1;token="%s"'),
     ],
 )  # fmt: skip
 def test_an_odd_header(name: str, value: str) -> None:
@@ -52,6 +54,11 @@ def test_an_odd_header(name: str, value: str) -> None:
 @pytest.mark.parametrize("name", ["X-Next-Page-Token", "Idempotency-Key", "Sec-WebSocket-Key", "X-Sync-Token", "ETag"])
 def test_a_header_that_is_no_credential(name: str) -> None:
     assert redacted(((name.encode(), SECRET),)).fields == ((name.encode(), SECRET),)
+
+
+def test_a_reason_phrase() -> None:
+    answer = Response(status=400, reason=b"bad ?token=" + SECRET, version=b"HTTP/1.1", fields=(), body=None)
+    assert R.response(answer, redacted()).reason == b"bad ?token=" + T
 
 
 def test_attributes_of_a_cookie_stay() -> None:

@@ -102,9 +102,12 @@ async def test_a_command_is_recorded_and_its_exit_code_passed_on(world: Any, tmp
 
 async def test_a_command_that_succeeds_over_a_recording_that_is_not_whole_is_3(world: Any, tmp_path: Path) -> None:
     _, url = world
-    recorded, _ = await run(options(tmp_path, url), "get(URL + '/a')")
+    recorded, said = await run(options(tmp_path, url), "get(URL + '/a?token=s3cr3tValue99')")
     assert (recorded.exit, recorded.command_exit) == (3, 0)
     assert recorded.document["unattributed"] == 1
+    text = f"{said} {recorded}"
+    assert "first GET /a?token=rp-secret-" in text
+    assert "s3cr3tValue99" not in text
 
 
 async def test_a_command_whose_client_went_past_the_proxy_is_3_and_told_of_the_doctor(
