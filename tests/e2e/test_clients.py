@@ -1,7 +1,8 @@
 """Clients that append to a base URL and clients that resolve against it: every request in its own episode.
 
-A replay gives a token where the cookie was: a client compares what it is told with the cookie that it holds. A plain word
-(`private`) is replaced in the cookie alone."""
+A replay gives a token where the cookie was: a client compares what it is told with the cookie that it holds. A plain
+word (`private`) is replaced in the cookie alone.
+"""
 
 from __future__ import annotations
 
