@@ -39,7 +39,12 @@ _INNER = {
     q: re.compile(rb"(?:[^%b\\\r\n]|\\\\(?:\\\\|\\%b|[^%b\\])|\\[^%b\\\r\n])*" % (q, q, q, q)) for q in (b'"', b"'")
 }
 _DEEPER = {q: re.compile(rb"[^%b\\\r\n]*" % q) for q in (b'"', b"'")}
-_ITEM = re.compile(rb'[\s,\[]*(?:"((?:[^"\\\r\n]|\\.)*)"|(?:null|true|false|-?[0-9][0-9.eE+-]*)(?=[\s,\]]))')
+_CONST = rb"(?:null|true|false|-?[0-9][0-9.eE+-]*)(?=[\s,\]])"
+_ITEM = re.compile(rb"""[\s,\[]*(?:"((?:[^"\\\r\n]|\\.)*)"|'((?:[^'\\\r\n]|\\.)*)'|%b)""" % _CONST)
+_INNER_ITEM = re.compile(
+    rb"""(?:[\s,\[]|\\[nrt])*(?:\\"((?:[^"\\\r\n]|\\\\(?:\\\\|\\"|[^"\\])|\\[^"\\\r\n])*)\\"|%b)""" % _CONST
+)
+_DEEPER_ITEM = re.compile(rb"""(?:[\s,\[]|\\+[nrt])*(?:\\{2,}"([^"\\\r\n]*)\\{2,}"|%b)""" % _CONST)
 _TAG = re.compile(rb"""<(?:input|meta)\b(?:[^<>"']|"[^"<]{0,8000}"|'[^'<]{0,8000}'){1,2000}+>""", re.IGNORECASE)
 _AREA = re.compile(rb"<textarea\b([^<>]{1,2000})>([^<]+)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"""\b(name|id|value|content)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=`]+))""", re.IGNORECASE)
@@ -49,9 +54,13 @@ _ELEMENT = re.compile(
     rb"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,80})(?:\s[^<>]{0,500})?>(?:<!\[CDATA\[([^<>]+)\]\]>|([^<>]+))</"
 )
 _CREDENTIAL = re.compile(
-    rb"\bauthorization[\"']?\s{0,4}[:=,]\s{0,4}[\"']?(?:bearer|basic|token|digest|negotiate|bot)\s+"
+    rb"\bauthorization[\\\"'\]\s]{0,6}[:=,][\\\"'\s]{0,8}(?:bearer|basic|token|digest|negotiate|bot)\s+"
     rb"([^\s\"',;<>\\]{8,})",
     re.IGNORECASE,
+)
+# What somebody types into a shell: curl -u user:password
+_CURL = re.compile(
+    rb"\bcurl\b[^\r\n]{0,2000}?\s(?:-u|-U|--user|--proxy-user)(?:\s{1,4}|=)?\\?[\"']?([^\s:\"'\\]{1,200}):([^\s\"'\\]+)"
 )
 # {token: "..."} and token="..." of a script, GraphQL, an attribute: an unquoted name, a quoted value that is no word.
 _ASSIGNED = re.compile(
@@ -151,6 +160,8 @@ def in_text(data: bytes, found: Found, known: Known) -> list[Edit]:
             edits += _elements(data, found)
     if b"://" in data and b"@" in data:
         edits += users(data, found)
+    if b"curl" in data:
+        edits += (Edit(*match.span(2), found(match[2], True)) for match in _CURL.finditer(data))
     if b"%3" in data or b"%22" in data:
         edits += coded(data, found)
     for form, new in known.forms:
@@ -189,7 +200,7 @@ def _members(data: bytes, found: Found) -> Iterator[Edit]:
         every = ((name, match) for raw, name in named.items() for match in _member_named(raw).finditer(data))
     for name, match in every:
         if match[5]:
-            yield from _items(data, match.end(), name, found)
+            yield from _items(data, match.end(), len(match[3]), name, found)
         elif (edit := _member(data, match, name, found)) is not None:
             yield edit
 
@@ -213,11 +224,12 @@ def _string(raw: bytes, depth: int, name: str, found: Found) -> bytes:
     return found(raw, False)
 
 
-def _items(data: bytes, at: int, name: str, found: Found) -> Iterator[Edit]:
-    """The strings of a list."""
-    while (match := _ITEM.match(data, at)) is not None:
-        if match[1]:
-            yield Edit(*match.span(1), _string(match[1], 0, name, found))
+def _items(data: bytes, at: int, depth: int, name: str, found: Found) -> Iterator[Edit]:
+    """The strings of a list, which stands `depth` strings deep."""
+    item = (_ITEM, _INNER_ITEM, _DEEPER_ITEM)[min(depth, 2)]
+    while (match := item.match(data, at)) is not None:
+        if match.lastindex and match[match.lastindex]:
+            yield Edit(*match.span(match.lastindex), _string(match[match.lastindex], depth, name, found))
         at = match.end()
 
 
