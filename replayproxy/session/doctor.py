@@ -25,6 +25,7 @@ from replayproxy.session.canary_find import Found
 from replayproxy.session.canary_text import told
 from replayproxy.session.diagnosis import Diagnosis
 from replayproxy.session.doctor_listeners import EPISODE, LIMIT, excepted, links, through_listeners
+from replayproxy.session.reaching import no_tls, trust
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.wiring import DYNAMIC, EnvSpec
 from replayproxy.state.capture import Capture
@@ -54,30 +55,42 @@ async def _reach(spec: EnvSpec, found: Diagnosis) -> bool:
         found.add("----", spec.name, f"{spec.name} is dynamic: its upstreams come with the episodes, none was tried")
         return False
     began = time.monotonic()
+    secure = spec.upstream.startswith("https:")
     try:
+        tls = trust(spec) if secure else False
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT)) as http:
-            async with http.get(spec.upstream + "/", ssl=_tls(spec), allow_redirects=False) as answer:
+            async with http.get(spec.upstream + "/", ssl=tls, allow_redirects=False) as answer:
                 ms = (time.monotonic() - began) * 1000
                 version = f"HTTP/{answer.version.major}.{answer.version.minor}" if answer.version else "HTTP"
+    except Problem as problem:
+        found.add("FAIL", spec.name, str(problem), problem.exit)
+        return False
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        if secure and (failed := _handshake(error)):
+            found.add("FAIL", spec.name, str(no_tls(spec, failed)), Exit.WORLD)
+            return False
         reason = _why(error)
         found.add("FAIL", spec.name, f"{spec.name} at {spec.upstream} does not answer: {reason}", Exit.WORLD)
         return False
-    kind = "TLS" if spec.upstream.startswith("https") else "plain"
+    kind = "TLS" if secure else "plain"
     found.add("ok", spec.name, f"{spec.name} answers in {ms:.0f} ms, {version}, {kind}")
     return True
 
 
+def _handshake(error: Exception) -> ssl.SSLError | None:
+    """What TLS failed by; aiohttp wraps it in two ways."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        inner = error.certificate_error
+        return inner if isinstance(inner, ssl.SSLError) else None
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ssl.SSLError):
+        return error.os_error
+    return error if isinstance(error, ssl.SSLError) else None
+
+
 def _why(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+    if isinstance(error, aiohttp.ClientConnectorError):
         return plainly(error.os_error)
     return plainly(error) if isinstance(error, OSError) else str(error)
-
-
-def _tls(spec: EnvSpec) -> ssl.SSLContext | bool:
-    if spec.insecure:
-        return False
-    return ssl.create_default_context(cafile=str(spec.ca)) if spec.ca else True
 
 
 # -- clients -----------------------------------------------------------------------------------------------------

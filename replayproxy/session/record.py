@@ -12,20 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from replayproxy.errors import Exit, StoreTrouble, WorldTrouble, worst
+from replayproxy.errors import Exit, StoreTrouble, worst
 from replayproxy.session import child, secrecy, tally_text
-from replayproxy.session.addresses import plainly
 from replayproxy.session.child import Child, NotStarted
+from replayproxy.session.reaching import reachable
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder, Say
-from replayproxy.session.wiring import DYNAMIC, EnvSpec, address_of
 from replayproxy.storage import Store, Writer, open_store
 
 SEAL_SECONDS = 5.5
 """From the first signal until nothing more is waited for; the rest of the 8 s is for seals and closing."""
 
 CHILD_SECONDS = 2.5
-REACH_SECONDS = 5.0
 
 type Told = tuple[Say, Say | None]
 """Where lines go, and where progress goes if anywhere."""
@@ -114,26 +112,6 @@ async def _record(
             if isinstance(outcome, NotStarted):
                 recorder.take_back()
     return _result(recorder, outcome, seconds=time.monotonic() - began)
-
-
-async def reachable(envs: Sequence[EnvSpec]) -> None:
-    """WorldTrouble, naming the first environment that does not accept a connection."""
-
-    async def one(spec: EnvSpec) -> None:
-        host, port = address_of(spec.upstream)
-        try:
-            _, stream = await asyncio.wait_for(asyncio.open_connection(host, port), REACH_SECONDS)
-        except (OSError, TimeoutError) as error:
-            reason = plainly(error)
-            raise WorldTrouble(
-                f"environment {spec.name} at {spec.upstream} cannot be reached: {reason}", hint="start it first"
-            ) from None
-        stream.close()
-
-    results = await asyncio.gather(*(one(env) for env in envs if env.upstream != DYNAMIC), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 @contextmanager
