@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,14 +130,20 @@ def _key(store: Path) -> bytes | None:
     """The key, or None where there is none. StoreTrouble where it is there and cannot be used."""
     path = store / KEY_FILE
     try:
-        key = path.read_bytes()
+        with path.open("rb") as file:
+            key = file.read(KEY_BYTES + 1)
+            if len(key) == KEY_BYTES and os.fstat(file.fileno()).st_mode & 0o077:
+                # Copied or unpacked, it became everybody's to read. In a store that cannot be written it stays so.
+                with suppress(OSError):
+                    os.fchmod(file.fileno(), 0o600)
     except (FileNotFoundError, NotADirectoryError):  # an archive is a file, and holds no key
         return None
     except OSError as error:
         raise StoreTrouble(f"{path} cannot be read: {error.strerror}", hint="chmod 600, as its owner") from None
     if len(key) != KEY_BYTES:
         raise StoreTrouble(
-            f"{path} holds {len(key)} bytes, and a key has {KEY_BYTES}", hint="put the store's own key back"
+            f"{path} holds {'more' if len(key) > KEY_BYTES else len(key)} bytes, and a key has {KEY_BYTES}",
+            hint="put the store's own key back",
         )
     return key
 

@@ -33,6 +33,13 @@ def test_the_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["secret.key"]
 
 
+def test_a_key_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    first, path = secrecy.for_recording(tmp_path), tmp_path / "secret.key"
+    path.chmod(0o644)
+    assert secrecy.load(tmp_path).key_id == first.key_id
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_with_the_secrets_kept_no_key_is_made(tmp_path: Path) -> None:
     keeper = secrecy.for_recording(tmp_path, keep=True)
     assert keeper.keeps
