@@ -100,7 +100,7 @@ def _read(path: Path, missing: str = "") -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise WrongUsage(missing or f"{path} is not there", hint="--config FILE") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as wrong:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as wrong:
         raise WrongUsage(f"the config file {path} cannot be read: {wrong}") from None
 
 

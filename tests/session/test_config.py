@@ -99,6 +99,7 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_default() -> None:
         ("[snapshot]\ncrm = 1", "[snapshot] crm must be a text"),
         ("rule = 1", "rule must be a list of tables"),
         ("= 1", "cannot be read"),
+        ("a = " + "[" * 50_000, "cannot be read"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
