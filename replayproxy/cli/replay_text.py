@@ -134,7 +134,12 @@ def loosely(receipt: Mapping[str, Any]) -> list[str]:
         lines.append(f"  bound  {len(bound):,} {kind}   {_short(first['exchange'])}: {example}")
     used = [one for one in receipt.get("rules", ()) if one["uses"]]
     lines += [f"  rule {one['name']} ({one['action']})  needed {count(one['uses'], 'time')}" for one in used]
-    lines += [f"  rule {name} was never needed" for name in receipt.get("unused_rules", ())]
+    nowhere = receipt.get("unmatched_rules", ())
+    lines += [
+        f"  rule {name} matched nothing: no request has that place" if name in nowhere
+        else f"  rule {name} was never needed"
+        for name in receipt.get("unused_rules", ())
+    ]  # fmt: skip
     lines += [f"  rule {name} has expired and was not applied" for name in receipt.get("expired_rules", ())]
     return lines
 

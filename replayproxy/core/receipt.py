@@ -81,10 +81,12 @@ def binding_document(script: Script, binding: Binding) -> Document:
 
 
 def _rules(rules: Relaxation, uses: Mapping[str, int]) -> Document:
-    """Every rule with how often it was needed; those never needed, and those that have expired, by name."""
+    """Every rule with how often it was needed; those never needed, of these the ones that matched
+    nothing at all, and those that have expired, by name."""
     return {
         "rules": [{"name": rule.name, "action": rule.action, "uses": uses.get(rule.name, 0)} for rule in rules.rules],
         "unused_rules": [rule.name for rule in rules.rules if not uses.get(rule.name)],
+        "unmatched_rules": [rule.name for rule in rules.rules if rule.name not in rules.found],
         "expired_rules": [rule.name for rule in rules.expired],
     }
 

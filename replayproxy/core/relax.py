@@ -48,7 +48,9 @@ class Relaxation:
         spoken = [rule for rule in rules if rule.action in COMPARING or rule.action == "repeat"]
         self.rules = tuple(rule for rule in spoken if rule.applies(today))
         self.expired = tuple(rule for rule in spoken if not rule.applies(today))
-        self._compiled = [(*compiled(rule), rule) for rule in self.rules]
+        self._compiled = [(at, _of_request(places), rule) for rule in self.rules for at, places in [compiled(rule)]]
+        self.found: set[str] = set()
+        """Rules whose place was in a request, recorded or live, whether or not they were needed."""
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -61,17 +63,28 @@ class Relaxation:
     def relaxed(self, env: str, request: Request) -> Relaxed | None:
         """None where no rule speaks of requests of this kind. Parses the body."""
         line = _line(request)
-        if not any(at.match(line) for at, _, rule in self._compiled if rule.action in COMPARING):
+        fit = [(places, rule) for at, places, rule in self._compiled if at.match(line)]
+        self.found.update(rule.name for _, rule in fit if rule.action == "repeat")
+        if not any(rule.action in COMPARING for _, rule in fit):
             return None
         work = _Work(request)
-        for at, places, rule in self._compiled:
-            own = tuple(place[1:] for place in places if place[:1] == ("request",))
-            if rule.action in COMPARING and own and at.match(line):
-                work.apply(rule, own)
+        for places, rule in fit:
+            if rule.action in COMPARING and places:
+                work.apply(rule, places)
+        self.found.update(name for name, _, _ in work.touched)
         changed = work.request()
         shape = shape_of(env, changed) or Shape(replay_key(env, changed)[0], ())
         slots = tuple(sorted((*shape.slots, *work.slots), key=lambda slot: slot.place))
         return Relaxed(shape=Shape(shape.key, slots), touched=tuple(work.touched))
+
+
+def _of_request(places: Sequence[Tokens]) -> tuple[Tokens, ...]:
+    """The request's places. In a replay `body/x` is one, too: a miss says so, and the answer is not compared."""
+    own = [place[1:] if place[:1] == ("request",) else place for place in places]
+    told = [place[:1] for place in places]
+    return tuple(
+        dict.fromkeys(place for place, (head,) in zip(own, told, strict=True) if head in ("request", "body", "header"))
+    )
 
 
 def _line(request: Request) -> str:

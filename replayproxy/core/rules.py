@@ -12,6 +12,8 @@ that matched nothing is named, so that a rule that has outlived its reason is se
 | `path`, `status`, `outcome` | the request's path, the answer's status, how the exchange ended |
 | `state/TABLE/KEY/column` | a row of a snapshot |
 
+In a replay, which has requests only, `body/..` and `header/..` are the request's place: so a miss names it.
+
 A `*` stands for one token, `**` for any number; a pointer names all that lies under it too.
 """
 
@@ -28,6 +30,12 @@ from replayproxy.errors import WrongUsage
 ACTIONS = ("ignore", "mask", "order-insensitive", "bind", "repeat", "extract")
 COMPARING = frozenset({"ignore", "mask", "order-insensitive", "bind"})
 """The actions that a comparison obeys; the others speak to recording and replay."""
+
+_HEADS = frozenset(
+    ["body", "header", "cookie", "query", "path", "status", "outcome", "state", "episode", "websocket", "trailer",
+     "trailers", "interim", "informational", "request", "response", "*", "**"]
+)  # fmt: skip
+"""What the first token of a place may be."""
 
 _MEMBERS = {"name", "at", "pointer", "action", "reason", "until"}
 
@@ -81,6 +89,8 @@ def _parse(table: Any, number: int) -> Rule:
         raise WrongUsage(f"{where} gives no reason", hint='add reason = "why this may differ"')
     if not texts["pointer"] and action != "repeat":
         raise WrongUsage(f"{where} names no pointer", hint='pointer = "/amount", "header/etag", "query/fields", ..')
+    _check_at(texts["at"].strip(), where)
+    _check_pointer(texts["pointer"], where)
     return Rule(
         name=texts["name"] or f"{texts['at'] or '*'} {texts['pointer'] or action}",
         at=texts["at"],
@@ -89,6 +99,30 @@ def _parse(table: Any, number: int) -> Rule:
         reason=texts["reason"].strip(),
         until=_until(table.get("until"), where),
     )
+
+
+def _check_at(at: str, where: str) -> None:
+    """Raises WrongUsage for what can be no request's line."""
+    method, space, path = at.partition(" ")
+    path = path.strip() if space else at if at.startswith("/") else ""
+    if space and path[:1] not in ("/", "*", "{"):
+        raise WrongUsage(f"{where}: at is {at!r}, whose path does not begin with /", hint=f'at = "{method} /{path}"')
+    if not path and not re.fullmatch(r"[A-Z*-]*", at):
+        raise WrongUsage(f"{where}: at is {at!r}, neither a method nor a path", hint=f'at = "/{at}" or "POST /{at}"')
+
+
+def _check_pointer(pointer: str, where: str) -> None:
+    """Raises WrongUsage for a place that nothing has, or that no rule may let differ."""
+    if not pointer or pointer.startswith("/"):
+        return
+    head = re.split(r"[./]", pointer.removeprefix("request/").removeprefix("request."), maxsplit=1)[0]
+    if head in ("method", "env"):
+        raise WrongUsage(f"{where}: pointer is {pointer!r}, and no rule lets that differ", hint="record it anew")
+    if head not in _HEADS:
+        raise WrongUsage(
+            f"{where}: pointer is {pointer!r}, which is no place",
+            hint=f'"/{pointer}" or "body/{pointer}" in a body, "header/..", "query/..", "path/0"',
+        )
 
 
 def _until(value: Any, where: str) -> date | None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from replayproxy.core.replayer import Grade
+from replayproxy.core.values import Exchange
 from replayproxy.testing import exchange
 from tests.core.play import Play
 
@@ -46,6 +47,37 @@ def test_an_equal_request_needs_no_rule_and_an_unused_one_is_named() -> None:
     assert play.served("POST", "/act", ACT).grade is Grade.EXACT
     assert play.receipt()["unused_rules"] == ["r"]
     assert play.receipt()["reproduced"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        (("/act", ACT, "0-1"), ("/act", {**ACT, "ts": 2}, "0-1")),
+        (("/act?t=1", ACT, "0-1"), ("/act?t=2", ACT, "0-1")),
+        (("/act/a", ACT, "0-1"), ("/act/b", ACT, "0-1")),
+        (("/act", ACT, "0-1"), ("/act", ACT, "2-3")),
+    ],
+)
+def test_the_pointer_of_a_miss_is_the_pointer_of_a_rule(recorded: Any, asked: Any) -> None:
+    def made(target: str, sent: Any, part: str) -> Exchange:
+        return exchange("POST", target, sent=sent, request_headers={**KIND, "Range": f"bytes={part}"})
+
+    target, sent, part = asked
+    live = {"sent": sent, "headers": {**KIND, "Range": f"bytes={part}"}}
+    pointer = Play(made(*recorded)).missed("POST", target, **live)["nearest"][0]["pointer"]
+    play = Play(made(*recorded), rules=[rule("ignore", pointer, at="POST *")])
+    assert play.served("POST", target, **live).grade is Grade.RELAXED
+    assert uses(play) == {"r": 1}
+
+
+def test_a_rule_that_matched_nothing_is_told_apart_from_one_that_was_not_needed() -> None:
+    rules = [rule("ignore", "body/ts"), rule("ignore", "/nowhere", name="gone"), rule("ignore", at="/x", name="else"),
+             rule("repeat", name="again"), rule("repeat", name="never", at="GET /poll")]  # fmt: skip
+    play = Play(exchange("POST", "/act", sent=ACT), rules=rules)
+    play.served("POST", "/act", ACT)
+    receipt = play.receipt()
+    assert receipt["unused_rules"] == ["r", "gone", "else", "again", "never"]
+    assert receipt["unmatched_rules"] == ["gone", "else", "never"]
 
 
 def test_an_expired_rule_is_named_and_not_applied() -> None:

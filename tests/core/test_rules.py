@@ -60,6 +60,20 @@ def test_a_rule_that_cannot_be_meant_is_refused_with_the_reason(wrong: Any, says
         parse_rules(wrong)
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"at": "POST act"}, "whose path does not begin with /"), ({"at": "act"}, "neither a method nor a path"),
+        ({"pointer": "go"}, "no place"), ({"pointer": "title.x"}, "no place"), ({"pointer": "request/go"}, "no place"),
+        ({"pointer": "method"}, "no rule lets that differ"), ({"pointer": "request/method"}, "no rule lets"),
+        ({"pointer": "env"}, "no rule lets"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_can_never_match_is_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(WrongUsage, match=says):
+        parse_rules([table(**more)])
+
+
 def test_rules_that_speak_to_recording_and_replay_pass_without_being_used() -> None:
     rules = parse_rules([{"action": "extract", "source": "cookie"}, {"action": "repeat", "at": "GET /poll"}])
     book = RuleBook(rules)

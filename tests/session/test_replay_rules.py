@@ -60,4 +60,6 @@ def test_a_replay_with_a_rule_counts_it_and_is_not_called_reproduced(store: Stor
     assert receipt["rules"][0] == {"name": "clock", "action": "ignore", "uses": 1}
     assert receipt["unused_rules"] == ["other"]
     assert "rule clock (ignore)  needed 1 time" in done.stderr
-    assert "rule other was never needed" in done.stderr
+    assert receipt["unmatched_rules"] == ["other"]
+    assert "rule other matched nothing" in done.stderr
+    assert "never needed" not in done.stderr
