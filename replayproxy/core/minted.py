@@ -4,8 +4,9 @@ A value is minted when it has the form and the place of one, was first seen in a
 answer nor anywhere else. The form: a uuid or ulid under any name; another token of chance only under a name that says
 so (`call_id`, `nonce`, `idempotency_key`), for an account number or a file in base64 is chance by its look, too. The
 place: what only the environment can have named is no agent's, though first seen in a request (it may stand in the
-agent's prompt): a path segment, but of PUT; and a name of a collection of the environment, unless the request creates
-one. Whatever is not minted stays in the key as it is.
+agent's prompt): a path segment, but of PUT; a name of a collection of the environment; and a name that refers to a
+thing (`account_id`, `to`), for a payment to another account is another payment - unless the request creates that very
+thing. Whatever is not minted stays in the key as it is.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ _DIGEST = re.compile(r"(?:sha\d*|md5)?[:-]?(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{56}|[0
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FRESH_NAMES = frozenset({"id", "ids", "uid", "uuid", "guid", "nonce", "key", "ref", "reference", "token",
                           "idempotency", "correlation", "trace", "span", "request", "call", "cb"})  # fmt: skip
+_ID_WORDS = frozenset({"id", "ids", "uid", "uuid", "guid"})
+_OWN_THINGS = _FRESH_NAMES | {"tool", "client", "message", "msg", "event", "invocation", "operation", "op", "step",
+                              "turn", "batch", "upload", "draft", "local", "temp", "tmp", "x"}  # fmt: skip
+"""What an agent gives ids of its own to: `call_id` is its word, `account_id` is another's."""
+
+_ROLES = frozenset({"to", "from", "account", "user", "customer", "owner", "sender", "recipient", "receiver", "payee",
+                    "payer", "target", "source", "assignee", "parent", "member", "tenant"})  # fmt: skip
 _DERIVED_NAMES = frozenset({"hash", "digest", "checksum", "sha", "md", "etag", "signature", "sig", "hmac", "crc"})
 _CREATES = frozenset({"create", "add", "new", "make", "insert", "post", "register", "open", "start", "submit", "send"})
 _FEW = 16  # so many are looked for one by one; more by a set of the answer's tokens
@@ -95,7 +103,14 @@ def _can_introduce(request: Request, place: str, value: str) -> bool:
     words = {word.lower() for word in _WORDS.findall(_name(place))}
     if words & _DERIVED_NAMES or len(value) > LONGEST or value.isdigit() or _DIGEST.fullmatch(value):
         return False
+    if _refers(words) and _named_for(request, place) is not None:
+        return False
     return bool(_ID.fullmatch(value) or words & _FRESH_NAMES)
+
+
+def _refers(words: set[str]) -> bool:
+    """Whether a name of these words says of which thing the value is the id, or in which part a thing acts."""
+    return bool(words & _ROLES or (words & _ID_WORDS and not words <= _OWN_THINGS))
 
 
 def _name(place: str) -> str:

@@ -31,7 +31,7 @@ def understood(name: str, recorded: str, live: str) -> bool:
     return Play(exchange("POST", "/act", sent={name: recorded})).ask("POST", "/act", {name: live}) == 1
 
 
-@pytest.mark.parametrize("name", ["call_id", "anything", "requestId", "idempotency-key", "to"])
+@pytest.mark.parametrize("name", ["call_id", "anything", "requestId", "idempotency-key", "clientMessageId", "x_uuid"])
 def test_a_uuid_is_minted_under_any_name_that_is_no_collections(name: str) -> None:
     assert understood(name, uuid(), uuid())
 
@@ -58,6 +58,20 @@ def test_an_account_a_file_a_digest_or_a_short_id_is_never_bound(name: str, make
     assert recorded != live
     assert not understood(name, recorded, live)
     assert understood(name, recorded, recorded)
+
+
+@pytest.mark.parametrize("name", ["account_id", "userId", "customer-uuid", "to", "payee", "order_id"])
+def test_a_name_that_refers_to_a_thing_is_the_things_also_where_nothing_else_shows_it(name: str) -> None:
+    a, b = uuid(), uuid()
+    play = Play(exchange("POST", "/payments", sent={name: a}))
+    assert play.ask("POST", "/payments", {name: b}) is None
+    assert play.ask("POST", "/payments", {name: a}) == 1
+
+
+def test_who_creates_a_thing_names_it() -> None:
+    a, b = uuid(), uuid()
+    play = Play(exchange("POST", "/orders", sent={"order_id": a}), exchange("GET", f"/orders/{a}"))
+    assert (play.ask("POST", "/orders", {"order_id": b}), play.ask("GET", f"/orders/{b}")) == (1, 2)
 
 
 @relaxed
