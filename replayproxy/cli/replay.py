@@ -12,7 +12,7 @@ import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.main import _report, _tell, interrupted
-from replayproxy.cli.replay_text import miss_lines, receipt_lines, serving_lines
+from replayproxy.cli.replay_text import PAST, miss_lines, receipt_lines, serving_lines
 from replayproxy.core.misses import Document
 from replayproxy.errors import Exit, Problem
 from replayproxy.session import secrecy
@@ -37,6 +37,8 @@ class _Told:
         address = f"{stage.run.name}/{sole.name}" if sole else stage.run.name
         _say(serving_lines(address, sole.seal.exchanges if sole and sole.seal else None, urls, control))
         _say([f"  {line}" for line in secrecy.holding(stage.run)])
+        if self._options.goes_past(stage.run):
+            _say([f"  {PAST}"])
 
     def miss(self, document: Document) -> None:
         _say(miss_lines(document))

@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replayproxy.cli.common import count
+from replayproxy.core.receipt import unanswered
 from replayproxy.errors import Exit
 
 WIDTH = 100
 LISTED = 10
+PAST = (
+    "recorded through a forward proxy -> --forward 0; a client that goes past the replay reaches its real environment"
+    " unseen"
+)
 
 
 def serving_lines(address: str, exchanges: int | None, urls: Mapping[str, str], control: str) -> list[str]:
@@ -56,11 +61,14 @@ def receipt_lines(receipt: Mapping[str, Any], code: int) -> list[str]:
     """The receipt of an episode or of a run: verdict first, the next command last."""
     name = f"{receipt['run']}/{receipt['episode']}" if "episode" in receipt else receipt["run"]
     verdict = _verdict(receipt)
-    contacted = f"environment contacted {count(receipt['upstream_contacts'], 'time')}"
+    contacted = f"the replay itself contacted the environment {count(receipt['upstream_contacts'], 'time')}"
     lines = [f"{verdict}  {name}".ljust(WIDTH - len(contacted)) + contacted, *_numbers(receipt)]
     if "episodes" in receipt:
         lines += _episodes(receipt)
+    if not receipt["credentials_compared"]:
+        lines.append("  credentials were recorded under another key: any would have matched")
     lines += loosely(receipt)
+    lines += _because(receipt)
     lines += _divergence(receipt)
     lines += [f"  FAULT OF REPLAYPROXY  {fault}" for fault in receipt["faults"][:LISTED]]
     if receipt["lane_ambiguous"]:
@@ -78,6 +86,8 @@ def _verdict(receipt: Mapping[str, Any]) -> str:
         return "CANNOT BE JUDGED (nothing was asked for)"
     if receipt["lane_ambiguous"] and receipt["first_divergence"] is None:
         return "CANNOT BE JUDGED (lanes ambiguous)"
+    if unanswered(receipt) and receipt["first_divergence"] is None:
+        return "CANNOT BE JUDGED (nothing served was an environment's answer)"
     return "NOT REPRODUCED"
 
 
@@ -144,6 +154,23 @@ def loosely(receipt: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _because(receipt: Mapping[str, Any]) -> list[str]:
+    """Why it is not reproduced where nothing diverged: rules were needed."""
+    if receipt["reproduced"] or receipt["first_divergence"] is not None:
+        return []
+    used = [one for one in receipt.get("rules", ()) if one["uses"]]
+    lines = []
+    if number := receipt["served"]["relaxed"]:
+        names = ", ".join(one["name"] for one in used if one["action"] != "repeat")
+        lines.append(f"  because {count(number, 'answer')} needed rule {names}")
+    if number := receipt["served"]["repeat"]:
+        names = ", ".join(one["name"] for one in used if one["action"] == "repeat")
+        lines.append(
+            f"  because {count(number, 'answer')} {'was a repeat' if number == 1 else 'were repeats'} (rule {names})"
+        )
+    return lines
+
+
 def _named(names: Sequence[str], lead: str) -> str:
     if not names:
         return ""
@@ -155,7 +182,7 @@ def _divergence(receipt: Mapping[str, Any]) -> list[str]:
     first = receipt["first_divergence"]
     if first is None:
         return []
-    number = f"request {first['number']} of {first['of']}" if first.get("number") else "at the end"
+    number = _where(first)
     lane = f", lane {first['lane']}" if first.get("lane") else ""
     episode = f"{first['episode']}  " if first.get("episode") and "episodes" in receipt else ""
     lines = [f"  first divergence  {episode}{number}{lane}", *(f"    {line}" for line in _what(first))]
@@ -168,6 +195,14 @@ def _divergence(receipt: Mapping[str, Any]) -> list[str]:
             "model too"
         )
     return lines
+
+
+def _where(first: Mapping[str, Any]) -> str:
+    if first.get("number"):
+        return f"request {first['number']} of {first['of']}"
+    if first["kind"] == "unused":
+        return "at the end"
+    return "at a request of no episode" if first["kind"] == "miss" else "before the first request"
 
 
 def _what(first: Mapping[str, Any]) -> list[str]:
@@ -186,7 +221,7 @@ def _what(first: Mapping[str, Any]) -> list[str]:
     if kind == "left":
         return [f"{first['request']}     the agent left before it had the whole answer; the recorded one had it"]
     if "exchange" not in first:
-        return [str(first.get("text") or first.get("request"))]
+        return ["     ".join(str(one) for one in (first.get("request"), first.get("text")) if one)]
     if first["pointer"] is None:
         return [f"asked     {first['request']}", f"recorded  {_short(first['exchange'])}: {first['note']}"]
     pointer, unused = first["pointer"], f"{_short(first['exchange'])}, {first['state']}"

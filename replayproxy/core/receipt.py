@@ -1,7 +1,8 @@
 """What a replay did, as documents: the receipt of an episode, the receipt of a run.
 
-`reproduced` is strict: something was served, all of it exact or canonical, nothing missed, left unused, out of
-order, ambiguous or faulty. A receipt that cannot know says so in `lane_ambiguous` and is not reproduced.
+`reproduced` is strict: something was served that an environment had answered, all of it exact or canonical, nothing
+missed, left unused, out of order, ambiguous or faulty. A receipt that cannot know says so in `lane_ambiguous`, or by
+no `environment_answers`, and is not reproduced.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.misses import Document, message_document, miss_document, named, near_document
-from replayproxy.core.nonces import Binding
+from replayproxy.core.nonces import CREDENTIALS, Binding
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.replayer import Divergence, Grade, Replayer
 from replayproxy.core.script import Entry, Script
@@ -26,7 +27,7 @@ BINDINGS_LISTED = 10_000
 
 SUMMED = (
     "missed", "unused", "unused_writes", "order_divergences", "lane_ambiguous", "half_sent", "departures", "recorded",
-    "requests",
+    "requests", "environment_answers",
 )  # fmt: skip
 
 
@@ -50,6 +51,8 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "faults": list(tally.faults[:LISTED]),
         "recorded": sum(entry.owed for entry in script.entries),
         "requests": replayer.requests,
+        "environment_answers": sum(script.entries[at].exchange.is_the_environments for at in replayer.consumers),
+        "credentials_compared": all(one.scope != CREDENTIALS for one in replayer.bindings),
         "requests_missed": tally.requests_missed,
         "first_divergence": _first(replayer, unused),
         "unused_exchanges": [_unused(script, entry) for entry in unused[:LISTED]],
@@ -98,6 +101,7 @@ def is_reproduced(receipt: Document) -> bool:
     wrong = ("missed", "unused", "order_divergences", "lane_ambiguous", "half_sent", "departures", "upstream_contacts")
     return bool(
         faithful
+        and receipt["environment_answers"]
         and not served["relaxed"]
         and not served["repeat"]
         and not any(receipt[name] for name in wrong)
@@ -191,6 +195,7 @@ def run_receipt(
         for rule in one["rules"]:
             uses[rule["name"]] = uses.get(rule["name"], 0) + rule["uses"]
     total |= _rules(Relaxation(()) if rules is None else rules, uses)
+    total["credentials_compared"] = all(one["credentials_compared"] for one in episodes)
     total["bindings"] = [binding for one in episodes for binding in one["bindings"]][:BINDINGS_LISTED]
     total["not_replayed"] = list(not_replayed)
     total["incomplete"] = list(incomplete)
@@ -222,5 +227,10 @@ def judged(receipt: Mapping[str, Any]) -> int:
         return int(Exit.OK)
     if not sum(receipt["served"].values()):
         return int(Exit.DIFFERENT if receipt["missed"] or receipt["departures"] else Exit.UNJUDGED)
-    only_ambiguous = receipt["lane_ambiguous"] and receipt["first_divergence"] is None
-    return int(Exit.UNJUDGED if only_ambiguous else Exit.DIFFERENT)
+    unknown = receipt["lane_ambiguous"] or unanswered(receipt)
+    return int(Exit.UNJUDGED if unknown and receipt["first_divergence"] is None else Exit.DIFFERENT)
+
+
+def unanswered(receipt: Mapping[str, Any]) -> bool:
+    """Whether what was served, in all or of one episode, holds no answer of an environment: it shows nothing."""
+    return any(not one["environment_answers"] for one in (receipt, *receipt.get("episodes", ())))

@@ -185,6 +185,12 @@ class Exchange:
     is_reset: bool = False
     is_probe: bool = False
 
+    @property
+    def is_the_environments(self) -> bool:
+        """Whether its environment answered at all. False: it was refused, or the proxy itself said what was said."""
+        came = self.response is not None or self.websocket is not None
+        return came and self.outcome not in (Outcome.LOCAL, Outcome.REFUSED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

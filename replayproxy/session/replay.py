@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from replayproxy.core.misses import Document
 from replayproxy.core.receipt import judged
+from replayproxy.core.shown import count
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
 from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
 from replayproxy.proxy.listeners import authority, bind, bound_address
@@ -31,6 +32,7 @@ from replayproxy.session.addresses import Addresses
 from replayproxy.session.closed import Guard
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.files import write_whole
+from replayproxy.session.look import unattributed
 from replayproxy.session.replay_desk import ReplayDesk
 from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
@@ -93,6 +95,11 @@ def chosen(reader: Reader, resolved: Resolved) -> tuple[Run, list[Episode], bool
     if episodes and not sealed:
         raise CannotJudge(f"no episode of {run.name} is sealed", hint=f"replayproxy ls {run.name}")
     if not any(one.seal is None or one.seal.exchanges for one in sealed):
+        if episode is None and (strays := unattributed(reader, run)):
+            raise CannotJudge(
+                f"{run.name} holds {count(strays, 'exchange')} of no episode, and none in one: what no episode can "
+                "claim is never replayed", hint=f"replayproxy show {run.name}/{UNATTRIBUTED}",
+            )  # fmt: skip
         raise CannotJudge(f"nothing is recorded in {run.name}{f'/{episode.name}' if episode else ''}")
     return run, episodes, episode is not None
 

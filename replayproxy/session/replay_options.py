@@ -39,6 +39,11 @@ class ReplayOptions:
     summary: Path | None = None
     rules: tuple[Rule, ...] = ()
 
+    def goes_past(self, run: Run) -> bool:
+        """Whether an environment was recorded through the forward proxy, and this replay has no way in for it."""
+        forward = [name for name, wired in run.envs.items() if wired.options.get("forward")]
+        return self.forward is None and any(name not in self.envs for name in forward)
+
 
 def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str]) -> ReplayOptions:
     """The options from the flags (keys as in Python), the config and the environment. Raises WrongUsage."""

@@ -11,9 +11,11 @@ from typing import Any
 from replayproxy.core.shown import count
 from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus
 
-RESETS = frozenset({Outcome.CUT, Outcome.REFUSED, Outcome.INVALID, Outcome.TIMED_OUT})
+FAILURES = frozenset({Outcome.CUT, Outcome.REFUSED, Outcome.INVALID, Outcome.TIMED_OUT})
 """The ways in which an environment fails to answer."""
 
+UNANSWERED = {Outcome.LOCAL: "answered by the proxy itself"}
+"""How an exchange without an answer of its environment is called, where its outcome's own word does not say it."""
 
 FAULTS_KEPT = 20
 
@@ -43,7 +45,7 @@ class Histogram:
 class EnvTally:
     exchanges: int = 0
     errors: int = 0
-    resets: int = 0
+    failed: Counter[Outcome] = field(default_factory=Counter)
     added: Histogram = field(default_factory=Histogram)
 
 
@@ -67,6 +69,8 @@ class Tally:
     incomplete: list[str] = field(default_factory=list)
     why_incomplete: dict[str, str] = field(default_factory=dict)
     attributed: int = 0
+    answered: int = 0
+    unanswered: Counter[Outcome] = field(default_factory=Counter)
     strays: dict[str, Stray] = field(default_factory=dict)
     resets_seen: int = 0
     probes: int = 0
@@ -91,7 +95,11 @@ class Tally:
         env = self.envs.setdefault(exchange.env, EnvTally())
         env.exchanges += 1
         env.errors += exchange.response is not None and exchange.response.status >= 500
-        env.resets += exchange.outcome in RESETS
+        env.failed[exchange.outcome] += exchange.outcome in FAILURES
+        if exchange.is_the_environments:
+            self.answered += 1
+        elif not (exchange.is_reset or exchange.is_probe):
+            self.unanswered[exchange.outcome] += 1
         if (added := added_ns(exchange)) is not None:
             env.added.add(added)
         if exchange.is_reset:
@@ -146,6 +154,9 @@ class Tally:
         reasons = []
         if not self.attributed:
             reasons.append("no exchange was recorded in an episode")
+        elif not self.answered:
+            how = ", ".join(f"{n:,} {UNANSWERED.get(one, one.value)}" for one, n in self.unanswered.items())
+            reasons.append(f"no exchange was answered by an environment: {how}")
         if self.incomplete:
             reasons.append(f"{count(len(self.incomplete), 'episode')} incomplete")
         if self.unattributed:

@@ -28,6 +28,7 @@ def lines(
         *_stray_lines(tally),
         *_rule_lines(tally),
         *_fault_lines(tally),
+        *[f"NOT ANSWERED  {why}" for why in tally.why_not_whole() if why.startswith("no exchange was answered")],
         f"store {store}  {size_text(size)}        next: {next_command(tally, store, upstreams)}",
     ]
 
@@ -41,7 +42,9 @@ def _env_lines(tally: Tally, given: Mapping[str, str], instances: Mapping[str, i
         where = f"{instances.get(name, 0)} instances (dynamic)" if upstream == "dynamic" else upstream
         p50, p99 = env.added.quantile(0.5), env.added.quantile(0.99)
         added = f"   added p50 {p50:.1f} p99 {p99:.1f} ms" if p50 is not None and p99 is not None else ""
-        counts = f"{env.exchanges:>8,} exchanges   5xx {env.errors}   resets {env.resets}{added}"
+        how = ", ".join(f"{outcome.value} {n:,}" for outcome, n in env.failed.items() if n)
+        failed = f"failed {env.failed.total():,}" + (f" ({how})" if how else "")
+        counts = f"{env.exchanges:>8,} exchanges   5xx {env.errors}   {failed}{added}"
         out.append(f"  {name:<{width}}   {where:<28} {counts}")
     return out
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from replayproxy.cli.replay_text import miss_lines, receipt_lines
+from replayproxy.cli.replay_text import PAST, miss_lines, receipt_lines
 from replayproxy.core.conversation import unlike
 from replayproxy.core.misses import message_document, miss_document
 from replayproxy.core.nearest import Situation, nearest
 from replayproxy.core.receipt import Stray, episode_receipt, run_receipt
 from replayproxy.core.replayer import Miss, Replayer, Serve
 from replayproxy.core.scriptbuild import build
-from replayproxy.core.values import EnvWiring, Exchange, Run
+from replayproxy.core.values import EnvWiring, Exchange, Outcome, Run
 from replayproxy.storage import Store
 from replayproxy.testing import episode as made_episode
 from replayproxy.testing import exchange, request, trace
@@ -31,9 +31,10 @@ from tests.serve.talks import agent, talk
 GET = "import os, urllib.request as u; print(u.urlopen(os.environ['REPLAYPROXY_URL_APP'] + '/x').read().decode())"
 
 
-def record(store: Store, *exchanges: Exchange, upstream: str = "http://127.0.0.1:9") -> Path:
+def record(store: Store, *exchanges: Exchange, upstream: str = "http://127.0.0.1:9", forward: bool = False) -> Path:
     writer = store.writer()
-    run = writer.open_run(Run(key=0, name="r", opened_wall=1, envs={"app": EnvWiring(name="app", upstream=upstream)}))
+    wiring = EnvWiring(name="app", upstream=upstream, options={"forward": True} if forward else {})
+    run = writer.open_run(Run(key=0, name="r", opened_wall=1, envs={"app": wiring}))
     opened = writer.open_episode(made_episode("e", run_key=run.key))
     for one in trace(exchanges).exchanges:
         writer.put_exchange(opened.key, one)
@@ -204,7 +205,7 @@ def test_the_receipt_tells_the_first_divergence_with_both_sides() -> None:
     )
     lines = receipt_lines(episode_receipt(on), 1)
     assert lines == [
-        "NOT REPRODUCED  nightly/crm-7-a1                                       environment contacted 0 times",
+        "NOT REPRODUCED  nightly/crm-7-a1".ljust(49) + "the replay itself contacted the environment 0 times",
         (
             "  served 1 of 2   exact 1  canonical 0  relaxed 0  repeat 0"
             "      missed 1   unused 1 (1 write)   out of order 0"
@@ -249,6 +250,44 @@ def test_a_run_tells_its_episodes_and_its_strays() -> None:
     text = "\n".join(receipt_lines(receipt, 1))
     for wanted in ("episodes  1 of 1 reproduced", "not replayed  2   x, y", "incomplete", "GET /q: no carrier"):
         assert wanted in text
+
+
+def test_a_request_of_no_episode_is_told_with_its_place() -> None:
+    receipt = run_receipt("r", [], not_replayed=["x"], strays=[Stray(request="GET /q", reason="no carrier", at=1)])
+    lines = receipt_lines(receipt, 1)
+    at = lines.index("  first divergence  at a request of no episode")
+    assert lines[at + 1] == "    GET /q     no carrier"
+
+
+def test_what_only_rules_made_fit_says_so() -> None:
+    on = played(exchange("GET", "/a"), asks=[("GET", "/a", b"")])
+    receipt = episode_receipt(on)
+    receipt |= {
+        "served": {"exact": 0, "canonical": 0, "relaxed": 2, "repeat": 1}, "reproduced": False,
+        "rules": [{"name": "clock", "action": "mask", "uses": 2}, {"name": "poll", "action": "repeat", "uses": 1}],
+    }  # fmt: skip
+    lines = receipt_lines(receipt, 1)
+    assert lines[0].startswith("NOT REPRODUCED")
+    assert "  because 2 answers needed rule clock" in lines
+    assert "  because 1 answer was a repeat (rule poll)" in lines
+
+
+def test_what_cannot_be_judged_for_lack_of_answers_or_credentials_says_so() -> None:
+    on = played(exchange("GET", "/a", status=None, outcome=Outcome.REFUSED), asks=[("GET", "/a", b"")])
+    receipt = episode_receipt(on)
+    assert receipt_lines(receipt, 3)[0].startswith("CANNOT BE JUDGED (nothing served was an environment's answer)")
+    told = "  credentials were recorded under another key: any would have matched"
+    assert told not in receipt_lines(receipt, 3)
+    assert receipt_lines(receipt | {"credentials_compared": False}, 3)[1:3].count(told) == 1
+
+
+@pytest.mark.parametrize(("words", "warned"), [((), True), (("--env", "app"), False)])
+def test_what_was_recorded_through_the_forward_proxy_is_warned_of(
+    store: Store, words: tuple[str, ...], warned: bool
+) -> None:
+    path = record(store, exchange("GET", "/x"), forward=True)
+    done = ran(path, "r/e", *words, "--", sys.executable, "-c", "pass")
+    assert (f"  {PAST}" in done.stderr.splitlines()) is warned
 
 
 def test_a_message_that_was_not_recorded_is_told_with_its_place_and_field() -> None:

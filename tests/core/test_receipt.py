@@ -72,6 +72,22 @@ def test_an_ambiguous_recording_cannot_be_judged_however_well_it_went() -> None:
     assert judged(receipt) == 3
 
 
+def test_what_no_environment_answered_shows_nothing_however_well_it_went() -> None:
+    refused = [exchange("GET", "/a", status=None, outcome=Outcome.REFUSED)] * 2
+    on = replayer(*refused)
+    play(on, ("GET", "/a"), ("GET", "/a"))
+    receipt = episode_receipt(on)
+    assert (receipt["served"]["exact"], receipt["environment_answers"], receipt["first_divergence"]) == (2, 0, None)
+    assert (receipt["reproduced"], judged(receipt)) == (False, 3)
+    good = two()
+    play(good, ("GET", "/a"), ("POST", "/b"))
+    total = run_receipt("r", [episode_receipt(good), receipt], not_replayed=[])
+    assert (total["reproduced"], total["environment_answers"], judged(total)) == (False, 2, 3)
+    mixed = replayer(*refused[:1], exchange("GET", "/b"))
+    play(mixed, ("GET", "/a"), ("GET", "/b"))
+    assert episode_receipt(mixed)["reproduced"] is True
+
+
 def test_what_is_never_served_is_unused_with_its_reason() -> None:
     on = replayer(
         exchange("GET", "/a"), exchange("POST", "/b", outcome=Outcome.LOCAL), exchange("GET", "/p", is_probe=True)

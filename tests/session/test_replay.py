@@ -103,6 +103,13 @@ def test_a_run_without_a_sealed_episode_is_refused(store: Store) -> None:
         chosen(reader, reader.resolve("r"))
 
 
+def test_a_run_of_nothing_but_unattributed_traffic_says_so(store: Store) -> None:
+    record(store, {"unattributed": [exchange("GET", "/x"), exchange("GET", "/y")], "e": []}, unsealed=["unattributed"])
+    reader = store.reader()
+    with pytest.raises(CannotJudge, match=r"r holds 2 exchanges of no episode.* -> replayproxy show r/unattributed"):
+        chosen(reader, reader.resolve("r"))
+
+
 def test_unmarked_traffic_of_a_run_goes_to_the_one_episode_it_can_belong_to(store: Store) -> None:
     by_option = exchange(carrier="option")
     run = record(store, {"a": [exchange()], "b": [by_option]})

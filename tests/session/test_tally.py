@@ -133,8 +133,21 @@ def test_server_errors_and_failures_to_answer_are_counted_by_environment() -> No
     tally.exchange(exchange(env="crm", status=None, outcome=Outcome.CUT), attributed=True)
     tally.exchange(exchange(env="crm", status=None, outcome=Outcome.CLIENT_GONE), attributed=True)
     env = tally.envs["crm"]
-    assert (env.exchanges, env.errors, env.resets) == (4, 1, 1)
-    assert "5xx 1   resets 1" in shown(tally)
+    assert (env.exchanges, env.errors, env.failed.total()) == (4, 1, 1)
+    assert "5xx 1   failed 1 (cut 1)" in shown(tally)
+
+
+def test_a_recording_without_any_answer_of_an_environment_is_not_whole() -> None:
+    tally = Tally(run="r", sealed=1)
+    for outcome in (Outcome.REFUSED, Outcome.REFUSED, Outcome.LOCAL, Outcome.CUT):
+        tally.exchange(exchange(env="crm", status=None, outcome=outcome), attributed=True)
+    why = "no exchange was answered by an environment: 2 refused, 1 answered by the proxy itself, 1 cut"
+    assert tally.why_not_whole() == [why]
+    assert "recorded r: NOT WHOLE" in shown(tally)
+    assert f"NOT ANSWERED  {why}" in shown(tally)
+    assert "failed 3 (refused 2, cut 1)" in shown(tally)
+    tally.exchange(exchange(env="crm", outcome=Outcome.CUT), attributed=True)
+    assert tally.why_not_whole() == []
 
 
 def test_what_the_proxy_added_leaves_the_hold_out() -> None:
