@@ -72,6 +72,8 @@ class Known:
     ) -> None:
         self.extractors = extractors
         self.adopted: list[Document] = []
+        self.by_order: set[str] = set()
+        """The episodes that were adopted, all of them."""
         self._shown, self._touched, self._load, self._reader = shown, touched, load, reader
         self._episodes, self._rules = episodes, rules
         self._owners: dict[Alias, str] = {}
@@ -179,6 +181,7 @@ class Known:
     def _take(self, one: Beginning, by: str, strangers: Sequence[Alias]) -> str:
         one.taken = True
         self.learn(one.episode, strangers)
+        self.by_order.add(one.episode)
         if len(self.adopted) < ADOPTED_LISTED:
             self.adopted.append({"episode": one.episode, "by": by})
         return one.episode

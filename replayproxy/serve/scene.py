@@ -37,6 +37,7 @@ class Scene:
     def __init__(self, script: Script, reader: Reader, *, order: Order, now: Callable[[], int]) -> None:
         self.replayer = Replayer(script, order)
         self.ready: Sequence[Ready | None] = ()
+        self.by_order: Callable[[], bool] = lambda: False  # whether its agent was taken for this one's by order
         self.shown = Shown()  # secrets
         self._reader = reader
         self._now = now
@@ -95,7 +96,10 @@ class Scene:
         now = Situation(asked=miss.asked, lane=miss.lane, consumers=dict(replayer.consumers), expected=miss.expected)
         near = await asyncio.to_thread(nearest, replayer.script, now, self._load)
         miss.near = miss.near or near
-        return miss_document(replayer.script, miss, near)
+        document = miss_document(replayer.script, miss, near)
+        if self.by_order():
+            document["detail"] += "; this episode was adopted by order; the agent may be another one's"
+        return document
 
     async def renamed(self, serve: Serve) -> Serve | None:
         """The answer with its live values; None where it holds none and goes out as recorded."""
@@ -251,6 +255,8 @@ class Stage:
             self.known.learn(episode.name, aliases)
         scene = self._scenes[episode.name] = Scene(script, self._reader, order=self.order, now=self._now)
         scene.ready = ready
+        if (known := self.known) is not None:
+            scene.by_order = lambda: episode.name in known.by_order
         self._loading.pop(episode.name, None)
         return scene
 

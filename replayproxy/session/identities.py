@@ -144,10 +144,14 @@ class Identities:
                 return
             if decision.unknown:
                 name = self._fresh(decision.unknown[0])
+                matter.by = decision.unknown[0][1].rule.name
             elif not last:
                 return
             elif connected and (rule := next((r for r in matter.asks.frames), None)) is not None:
                 name = self._mint(rule.name)
+                matter.by = rule.name
+        elif decision.carrier.startswith("rule "):
+            matter.by = decision.carrier.removeprefix("rule ")
         claims = matter.claims if name is None else replace(matter.claims, rule=name)
         matter.attribution = self._book.attribute(claims, at=matter.at, wall=matter.wall)
         self._follow(matter, decision)
@@ -173,8 +177,10 @@ class Identities:
             self._book.aliases[alias] = episode.name
         others = [(who, name) for who, name in (*decision.rivals, (decision.carrier, decision.name))
                   if name is not None and name != episode.name]  # fmt: skip
+        carrier = matter.attribution.carrier
+        winner = f"rule {matter.by}" if carrier == "rule" and matter.by else carrier
         for who, name in others:
-            matter.notes[f"{CONTRADICTION}: {matter.attribution.carrier} says {episode.name}, {who} says {name}"] = None
+            matter.notes[f"{CONTRADICTION}: {winner} says {episode.name}, {who} says {name}"] = None
 
     def _owner(self, alias: Alias) -> str | None:
         owner = self._book.aliases.get(alias)

@@ -60,6 +60,8 @@ class Matter:
     asks: Asks
     found: Extracted = NOTHING
     attribution: Attribution | None = None
+    by: str = ""
+    """The rule that gave the attribution; "" where no rule did."""
     late: bool = False
     begun: bool = False
     request: Peek | None = None

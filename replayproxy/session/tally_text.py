@@ -147,7 +147,15 @@ def _advice(tally: Tally, reason: str) -> str:
     if reason != NO_CARRIER:
         return {"undeclared": " -> --undeclared accept, or open it by the control API"}.get(reason, "")
     if tally.declared or tally.sealed or tally.incomplete:
-        return ": perhaps its URLs drop the base path -> --url-style port"
+        if tally.rules or tally.rules_unused or tally.rules_expired:
+            return (
+                ": no rule found an id in it -> look at the rules' `at` and place;"
+                " or its URLs drop the base path -> --url-style port"
+            )
+        return (
+            ": perhaps its URLs drop the base path -> --url-style port; if it carries an id of its own -> --rules,"
+            " docs/identity.md"
+        )
     return ": no request named an episode -> --episode NAME, or replayproxy.episode() in the harness"
 
 

@@ -56,6 +56,24 @@ async def test_an_agent_that_makes_up_its_id_anew_is_adopted_and_known_by_it_fro
     assert [one["by"] for one in receipt["adopted"]] == ["request POST /crm", "request POST /mail"]
 
 
+async def test_a_miss_in_an_adopted_episode_says_that_it_was_adopted(tmp_path: Path) -> None:
+    async def agent(url: str) -> None:
+        assert await asking(url, str(uuid.uuid4()), "/crm", "/step") == [1, 2]
+
+    await recorded(tmp_path, agent)
+    told = []
+
+    async def other(url: str) -> None:
+        async with aiohttp.ClientSession(headers={"X-Thread": str(uuid.uuid4())}) as client:
+            for path in ("/crm", "/elsewhere"):
+                async with client.post(url + path) as answer:
+                    told.append((await answer.json()).get("detail", ""))
+
+    await replay(tmp_path, other)
+    assert told[0] == ""
+    assert told[1].endswith("; this episode was adopted by order; the agent may be another one's")
+
+
 async def test_a_known_id_is_never_adopted_by_another_episode(tmp_path: Path) -> None:
     async def agent(url: str) -> None:
         for thread in ("t1", "t2"):

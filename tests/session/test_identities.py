@@ -194,7 +194,7 @@ async def test_equal_values_of_two_spaces_are_two_ids(kit: Make) -> None:
     ("claims", "headers", "target", "kept", "says"),
     [
         ({"prefix": "a"}, {"X-Thread": "tb"}, "/x", "a", "prefix says a, rule r0 says b"),
-        ({}, {"X-Thread": "ta"}, "/pb/go", "a", "rule says a, rule r1 says b"),
+        ({}, {"X-Thread": "ta"}, "/pb/go", "a", "rule r0 says a, rule r1 says b"),
         ({"header": "a", "baggage": "b"}, {}, "/x", "a", "header says a, baggage says b"),
     ],
 )
@@ -214,6 +214,15 @@ async def test_two_episodes_claimed_by_one_request_are_reported_and_the_stronger
     reader = one.store.reader()
     events = reader.events(reader.episode(reader.run("r"), kept))
     assert [event.kind for event in events] == ["contradiction"]
+
+
+async def test_what_the_head_says_decides_before_the_body_whichever_rule_comes_first(kit: Make) -> None:
+    one = kit(rules=[{"body": "/region", "fills": "episode"}, {"header": "X-Region", "fills": "episode"}])
+    for name in ("north", "south"):
+        await one.open(name)
+    await Passing(one, "POST", "/x", sent={"region": "north"}, headers={"X-Region": "south"}).whole()
+    stored = await one.stored("south")
+    assert "contradiction: rule r1 says south, rule r0 says north" in stored[-1].notes
 
 
 async def test_an_id_outlives_its_episode_and_passes_on_to_the_next_that_a_mark_names(kit: Make) -> None:

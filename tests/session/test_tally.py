@@ -75,6 +75,16 @@ def test_unattributed_traffic_is_not_whole_and_says_why_and_what_to_do() -> None
     assert "--undeclared accept" in text
 
 
+def test_where_rules_are_in_use_they_are_looked_at_first() -> None:
+    tally = whole()
+    tally.exchange(stray(), attributed=False)
+    assert "-> --rules" in shown(tally)
+    tally.rules = {"session": 1}
+    text = shown(tally)
+    assert text.index("no rule found an id") < text.index("--url-style port")
+    assert "-> --rules" not in text
+
+
 def test_without_any_episode_the_advice_is_to_name_one() -> None:
     tally = Tally(run="r")
     tally.exchange(stray(), attributed=False)
