@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from replayproxy.core import jsonvalue
@@ -160,9 +161,19 @@ def _websockets(a: WebSocket | None, b: WebSocket | None, soften: Soften | None)
                 [_message(m.text, m.payload) for m in one.messages if m.from_agent is from_agent] for one in (a, b)
             ]
             at = ("request", "websocket") if from_agent else ("websocket", direction)
-            yield from _tree(at, sides[0], sides[1], soften)
+            for one in _tree(at, sides[0], sides[1], soften):
+                yield _numbered(one, len(at), b if one.kind == "added" else a, from_agent)
     if (a.close_code, a.closed_by_agent, a.close_reason) != (b.close_code, b.closed_by_agent, b.close_reason):
         yield Difference(tokens=("websocket", "close"), kind="value", a=_close(a), b=_close(b))
+
+
+def _numbered(one: Difference, at: int, talk: WebSocket, from_agent: bool) -> Difference:
+    """With the number that `show` gives the message, which counts both directions from 1."""
+    index = str(one.tokens[at]).partition("#")[0] if len(one.tokens) > at else ""
+    numbers = [number for number, message in enumerate(talk.messages, 1) if message.from_agent is from_agent]
+    if one.note or not index.isdigit() or int(index) >= len(numbers):
+        return one
+    return replace(one, note=f"message {numbers[int(index)]} of show")
 
 
 def _long_talks(a: WebSocket, b: WebSocket) -> Iterator[Difference]:

@@ -246,6 +246,13 @@ def _named_by(difference: Difference) -> str | None:
 
 
 def _note(difference: Difference) -> str:
+    """What there is to say of it, behind which message of a conversation it is about."""
+    said = _said(difference)
+    where = difference.note if "websocket" in difference.tokens[:2] and difference.kind != "renaming" else ""
+    return "; ".join(filter(None, (where, said)))
+
+
+def _said(difference: Difference) -> str:
     a, b = difference.a, difference.b
     if difference.kind == "order":
         name = _named_by(difference)

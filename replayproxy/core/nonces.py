@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ from replayproxy.core.canonical import (
     SECRET_KEY_FIELDS,
     VIEW_LIMIT,
     RequestKey,
+    body_of,
     decoded,
     field,
     media_type,
@@ -49,6 +50,7 @@ def credential_form(text: str) -> str | None:
 
 
 HOLE = "~hole~"
+_TOKEN_BYTES = re.compile(TOKEN.pattern.encode())
 _LONG = re.compile(rb"[0-9A-Za-z_+/=.~-]{8,}")
 
 
@@ -82,11 +84,28 @@ def shape_of(env: str, request: Request) -> Shape | None:
         found.append(Slot(_as_shown(place), text))
         return HOLE
 
-    holed = rewrite(request, env, lookup)
+    holed = _without_tokens(rewrite(request, env, lookup), found)
     if not found:
         return None
     # The order of a query's names, or of an object's members, is not to decide which value meets which.
     return Shape(replay_key(env, holed)[0], tuple(sorted(found, key=lambda slot: slot.place)))
+
+
+def _without_tokens(request: Request, found: list[Slot]) -> Request:
+    """The request without the tokens that stand inside a longer text; `found` gets them, in their order."""
+
+    def taken(place: str, data: bytes) -> bytes:
+        def one(match: re.Match[bytes]) -> bytes:
+            found.append(Slot(f"{place}#{len(found):05}", match[0].decode()))
+            return HOLE.encode()
+
+        return _TOKEN_BYTES.sub(one, data)
+
+    target, body = taken("target", request.target), request.body
+    if body is not None and body.inline and len(body.inline) <= VIEW_LIMIT:
+        data = taken("body", body.inline)
+        body = body if data == body.inline else body_of(data)
+    return request if (target, body) == (request.target, request.body) else replace(request, target=target, body=body)
 
 
 def _as_shown(place: str) -> str:

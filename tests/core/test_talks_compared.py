@@ -25,6 +25,13 @@ def test_equal_values_are_the_same_and_a_changed_field_has_its_pointer() -> None
     assert pointers(a, changed) == [("websocket/env/0/data/x", (1, 2))]
 
 
+def test_the_note_gives_the_number_that_show_gives_the_message() -> None:
+    a = talk(agent("x"), env('{"n": 1}'), agent("y"), env('{"n": 2}'))
+    b = talk(agent("x"), env('{"n": 1}'), agent("y"), env('{"n": 3}'))
+    (root,) = compare(trace([a]), trace([b])).roots
+    assert (root.pointer, root.note) == ("websocket/env/1/n", "message 4 of show")
+
+
 def test_another_type_is_a_difference() -> None:
     ((pointer, _),) = pointers(talk(env("a")), talk(env(b"a")))
     assert pointer == "websocket/env/0"

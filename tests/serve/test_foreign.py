@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from replayproxy.core.redact import Redactor
+from replayproxy.core.relax import Relaxation
+from replayproxy.core.replayer import Miss, Replayer, Serve
 from replayproxy.core.values import Exchange, Run
+from replayproxy.serve.loading import load_script
 from replayproxy.session import secrecy
 from replayproxy.storage import Store, open_store
 from replayproxy.testing import exchange
 from tests.serve.staged import record, staged
 
+JSON = {"Content-Type": "application/json"}
 THEIRS, OURS = Redactor(b"t" * 32), Redactor(b"o" * 32)
 
 
@@ -72,3 +76,21 @@ async def test_under_the_same_key_another_credential_is_another_request(store: S
         assert b" 470 " in await on.get("/x", **by("live-secret-1"))
         assert b" 200 " in await on.get("/x", **by("AAAA-secret-1"))
         assert on.receipt()["bindings"] == []
+
+
+async def test_a_credential_inside_a_text_follows_its_binding(store: Store) -> None:
+    def noted(name: str) -> Exchange:
+        sent = {"note": f"run curl -H 'Authorization: Bearer {name}' twice", "of": "ada"}
+        return exchange("POST", "/n", sent=sent, request_headers=by(name) | JSON, env="app")
+
+    run = imported(store, exchange("GET", "/x", request_headers=by("AAAA-secret-1")), noted("AAAA-secret-1"),
+                   noted("AAAA-secret-1"))  # fmt: skip
+    live = OURS.request(noted("live-secret-1").request)
+    other = OURS.request(noted("live-secret-2").request)
+    script = load_script(store.reader(), run, store.reader().episode(run, "e"), Relaxation(()), OURS)
+    play = Replayer(script)
+    first = OURS.request(exchange("GET", "/x", request_headers=by("live-secret-1")).request)
+    assert isinstance(play.ask(script.identify("app", first), "main"), Serve)
+    assert isinstance(play.ask(script.identify("app", live), "main"), Serve)
+    assert isinstance(play.ask(script.identify("app", other), "main"), Miss)
+    assert isinstance(play.ask(script.identify("app", live), "main"), Serve)
