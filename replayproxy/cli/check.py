@@ -12,6 +12,7 @@ import click
 
 from replayproxy.cli.check_text import text
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
 from replayproxy.session.check import Progress, check, fail_on, required
@@ -61,6 +62,7 @@ def command(
             opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(),
             today=_today(), progress=_progress(),
         )  # fmt: skip
+        named = [opened.find(address) for address in addresses]
     unsaved = {part.judgement.run: part.saved for part in parts}
     if as_json:
         echo_json(merged([part.to_json() for part in parts]))
@@ -68,7 +70,9 @@ def command(
             if why:
                 click.echo(f"replayproxy: the check of {safe(run)} was not saved: {safe(why)}", err=True)
     else:
-        click.echo("\n".join(text([part.to_json() for part in parts], unsaved)))
+        archives = {one.resolved.run.name: one.archive for one in named}
+        for line in text([part.to_json() for part in parts], unsaved):
+            click.echo(runnable(line, stores, archives) if line.startswith("next ") else line)
     return worst(*(part.exit for part in parts))
 
 

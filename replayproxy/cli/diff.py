@@ -12,6 +12,7 @@ import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.difftext import text
+from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
 from replayproxy.session.config import discover
 from replayproxy.session.diff import Progress, diff
@@ -43,7 +44,8 @@ def command(a: str, b: str, verbose: bool, config: Path | None, stores: tuple[Pa
     if as_json:
         echo_json(result.to_json())
     else:
-        click.echo("\n".join(text(result, verbose)))
+        *lines, last = text(result, verbose)
+        click.echo("\n".join([*lines, runnable(last, stores)]))
     return result.exit
 
 

@@ -242,4 +242,4 @@ def _next(result: Diff) -> str:
         return f"next     replayproxy show {where}{more}"
     if result.verdict == UNDECIDED:
         return f"next     replayproxy {'show' if result.single else 'ls'} {safe(result.b)}"
-    return f"next     replayproxy check {safe(result.b.partition('/')[0])}"
+    return f"next     replayproxy check {safe(result.b.rpartition('/')[0] if result.single else result.b)}"

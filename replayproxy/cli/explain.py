@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.cli.replay_text import loosely, miss_lines
 from replayproxy.core.rules import parse_rules
 from replayproxy.session.config import discover
@@ -49,7 +50,9 @@ def command(
     if as_json:
         echo_json(document)
     else:
-        click.echo("\n".join(safe(line) for line in text(document)))
+        *lines, last = text(document)
+        last = runnable(last, stores, {one.resolved.run.name: one.archive})
+        click.echo("\n".join(safe(line) for line in [*lines, last]))
     return code
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from replayproxy.cli.common import columns, count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.cli.moments import ago, duration, moment
 from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
@@ -40,13 +41,15 @@ def command(run: str | None, stores: tuple[Path, ...], as_json: bool, **later: s
             if as_json:
                 echo_json({"runs": [line.to_json() for line in lines]})
             else:
-                click.echo("\n".join(runs_text(lines)))
+                *shown, last = runs_text(lines)
+                click.echo("\n".join([*shown, runnable(last, stores)]))
             return 0
         found = _one(opened, run)
         if as_json:
             echo_json(found.to_json())
         else:
-            click.echo("\n".join(run_text(found, run if opened.archive(run) else "")))
+            *shown, last = run_text(found, run if opened.archive(run) else "")
+            click.echo("\n".join([*shown, runnable(last, stores)]))
         return 0
 
 

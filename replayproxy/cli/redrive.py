@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, one_store, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.cli.redrive_text import text
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import parse_pace
@@ -69,7 +70,8 @@ def command(
     if as_json:
         echo_json(document(results))
     else:
-        click.echo("\n".join(text(results, ask)))
+        lines = text(results, ask)
+        click.echo("\n".join([*lines[:-2], *(runnable(line, stores) for line in lines[-2:])]))
     return exit_code(results)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import PAST, miss_lines, receipt_lines, serving_lines
 from replayproxy.core.misses import Document
@@ -97,7 +98,7 @@ def command(
     flags["pass"] = flags.pop("pass_")
     options = parse(flags, found, environ=os.environ)
     try:
-        replayed = _run(address, stores or _stores(found), options, command, as_json)
+        replayed, archive = _run(address, stores or _stores(found), options, command, as_json)
     except Problem as problem:
         _summarise(options, int(problem.exit), str(problem))
         raise
@@ -106,7 +107,8 @@ def command(
         return _tell(str(problem), "command not started", problem.code, as_json)
     if options.summary is not None:
         write_whole(options.summary, json.dumps(replayed.summary()))
-    _say(receipt_lines(replayed.receipt, replayed.exit))
+    *lines, last = receipt_lines(replayed.receipt, replayed.exit)
+    _say([*lines, runnable(last, stores, {replayed.receipt["run"]: archive})])
     for fault in replayed.faults[:1]:
         click.echo(f"replayproxy: a fault of replayproxy or its store, report {_report(fault)}", err=True)
     if as_json:
@@ -121,13 +123,14 @@ def _stores(found: Config) -> tuple[Path, ...]:
 
 def _run(
     address: str, stores: tuple[Path, ...], options: ReplayOptions, command: tuple[str, ...], as_json: bool
-) -> Replayed:
+) -> tuple[Replayed, str]:
+    """And the archive that it was named in, if it was."""
     from replayproxy.session.closed import Guard
     from replayproxy.session.replay import replay
 
     with open_reader(stores) as opened:
         one = opened.find(address)
-        return asyncio.run(
+        replayed = asyncio.run(
             replay(
                 one.reader,
                 one.resolved,
@@ -138,6 +141,7 @@ def _run(
                 stdout_to_stderr=as_json,
             )
         )
+        return replayed, one.archive
 
 
 def _summarise(options: ReplayOptions, code: Exit | int, error: str) -> None:

@@ -236,5 +236,7 @@ def _next(receipt: Mapping[str, Any], code: int) -> str:
     shown = first.get("exchange")
     if code == Exit.OK:
         name = f"{receipt['run']}/{receipt['episode']}" if "episode" in receipt else receipt["run"]
+        if not receipt["redrivable"]:  # WebSocket conversations are not re-driven
+            return f"exit 0     next: replayproxy check {receipt['run']}"
         return f"exit 0     next: replayproxy redrive {name} --env NAME=URL"
     return f"exit {code}     explain: replayproxy show {shown or receipt['run']}"

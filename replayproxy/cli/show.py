@@ -11,6 +11,7 @@ import click
 
 from replayproxy.cli.bodies import curl, wire
 from replayproxy.cli.common import echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.cli.show_episode import change_lines, episode_json, episode_text
 from replayproxy.cli.show_exchange import exchange_json, exchange_text
 from replayproxy.cli.show_finding import finding_text
@@ -51,7 +52,7 @@ def command(
         elif as_json:
             echo_json(_document(found, state=state))
         else:
-            _lines(_curl(found) if as_curl else _text(found, state=state), md, address)
+            _lines(_curl(found) if as_curl else _hinted(found, _text(found, state=state), stores), md, address)
     return 0
 
 
@@ -62,6 +63,13 @@ def _lines(lines: Iterable[str], md: bool, address: str) -> None:
         click.echo(line)
     if md:
         click.echo("````")
+
+
+def _hinted(found: Found, lines: Iterator[str], stores: tuple[Path, ...]) -> Iterator[str]:
+    """With the proposed commands as they can be run; what was recorded is left as it is."""
+    archives = {found.resolved.run.name: found.archive}
+    for line in lines:
+        yield line if found.resolved.seq else runnable(line, stores, archives)
 
 
 def _raw(pieces: Iterator[bytes]) -> None:

@@ -52,6 +52,7 @@ def episode_receipt(replayer: Replayer, *, contacts: int = 0) -> Document:
         "recorded": sum(entry.owed for entry in script.entries),
         "requests": replayer.requests,
         "environment_answers": sum(script.entries[at].exchange.is_the_environments for at in replayer.consumers),
+        "redrivable": any(not entry.skip and entry.exchange.websocket is None for entry in script.entries),
         "credentials_compared": all(one.scope != CREDENTIALS for one in replayer.bindings),
         "requests_missed": tally.requests_missed,
         "first_divergence": _first(replayer, unused),
@@ -195,6 +196,7 @@ def run_receipt(
         for rule in one["rules"]:
             uses[rule["name"]] = uses.get(rule["name"], 0) + rule["uses"]
     total |= _rules(Relaxation(()) if rules is None else rules, uses)
+    total["redrivable"] = any(one["redrivable"] for one in episodes)
     total["credentials_compared"] = all(one["credentials_compared"] for one in episodes)
     total["bindings"] = [binding for one in episodes for binding in one["bindings"]][:BINDINGS_LISTED]
     total["not_replayed"] = list(not_replayed)

@@ -138,10 +138,11 @@ def diff(
     for number, (x, y) in enumerate(paired.pairs, 1):
         if progress is not None:
             progress(number, len(paired.pairs))
-        compared.append(_compared((left.reader, runs[0], x), (right.reader, runs[1], y), rules, today))
+        one = _compared((left.reader, runs[0], x), (right.reader, runs[1], y), rules, today)
+        compared.append(replace(one, a=left.address(one.a), b=right.address(one.b)))
     if left.resolved.episode is not None:
         return _summed(compared[0].a, compared[0].b, True, compared, paired, rules, today)
-    return _summed(runs[0].name, runs[1].name, False, compared, paired, rules, today)
+    return _summed(left.address(runs[0].name), right.address(runs[1].name), False, compared, paired, rules, today)
 
 
 def _meant(stores: Stores, text: str) -> Found:

@@ -17,10 +17,15 @@ from replayproxy.storage.archive import open_archive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What an address names, and the reader of the store that holds it."""
+    """What an address names, and the reader of the store that holds it. `archive`: the file, where it is one."""
 
     reader: Reader
     resolved: Resolved
+    archive: str = ""
+
+    def address(self, inside: str) -> str:
+        """An address of the same store as it can be typed: inside its archive, if it is one."""
+        return f"{self.archive}/{inside}" if self.archive else inside
 
 
 class Stores:
@@ -80,6 +85,7 @@ class Stores:
     def _find_inside(self, reader: Reader, rest: str, text: str) -> Found:
         """FILE, FILE/RUN.., and where one run is in it, FILE/EPISODE.. too; a run's name goes before an episode's."""
         runs = [run.name for run in reader.runs()]
+        path = text[: len(text) - len(rest)].rstrip("/")
         if re.split("[/#]", rest)[0] not in (*runs, "latest"):
             if len(runs) != 1:
                 named = ", ".join(runs[:5]) + (", .." if len(runs) > 5 else "")
@@ -87,7 +93,7 @@ class Stores:
                     f"{text}: the archive holds {len(runs)} runs{f' ({named})' if runs else ''}", hint="FILE.replay/RUN"
                 )
             rest = f"{runs[0]}/{rest}" if rest else runs[0]
-        return Found(reader=reader, resolved=replace(reader.resolve(rest), text=text))
+        return Found(reader=reader, resolved=replace(reader.resolve(rest), text=text), archive=path)
 
     def runs(self) -> Iterator[tuple[Reader, Run]]:
         """Every run of every store, each store's oldest first."""

@@ -18,6 +18,7 @@ from replayproxy.core.bindings import Bindings, flows
 from replayproxy.core.compare import Comparison, compare
 from replayproxy.core.credentials import Credentials
 from replayproxy.core.effects import is_write
+from replayproxy.core.names import archive_splits
 from replayproxy.core.rules import Rule, parse_rules
 from replayproxy.core.schedule import Plan, plan, settled
 from replayproxy.core.values import (
@@ -131,6 +132,8 @@ async def redrive(store: Store, ask: Ask, say: Callable[[str], None]) -> list[Re
 def _named(reader: Reader, addresses: Sequence[str]) -> list[tuple[Run, Episode]]:
     found: dict[int, tuple[Run, Episode]] = {}
     for text in addresses:
+        if splits := archive_splits(text):
+            raise WrongUsage(f"{text}: an archive is not re-driven", hint=f"replayproxy import {splits[0][0]}")
         resolved = reader.resolve(text)
         if resolved.seq is not None or resolved.snapshot is not None or resolved.finding is not None:
             raise WrongUsage(f"{text}: a run or an episode is re-driven, as a whole", hint="RUN or RUN/EPISODE")
