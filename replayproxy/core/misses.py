@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from replayproxy.core.conversation import Near as MessageNear
 from replayproxy.core.nearest import Near
+from replayproxy.core.nonces import TOKEN
 from replayproxy.core.replayer import MessageMiss, Miss
 from replayproxy.core.script import Entry, Script
 from replayproxy.core.secrets import without_parameters
-from replayproxy.core.unlike import text
+from replayproxy.core.unlike import ANOTHER_CREDENTIAL, text
 from replayproxy.core.values import Request
 
 MISS_STATUS = 470
@@ -51,7 +53,7 @@ def miss_document(script: Script, miss: Miss, near: Sequence[Near] | None = None
         "type": "about:blank",
         "title": "not in the recording",
         "status": MISS_STATUS,
-        "detail": _why(script, miss, found),
+        "detail": _why(script, miss, found) + _of_another_key(script, found[:1]),
         "run": script.run,
         "episode": script.episode,
         "lane": miss.lane,
@@ -74,6 +76,21 @@ def _why(script: Script, miss: Miss, found: Sequence[Near]) -> str:
     return f"{script.address} holds no such request in any lane"
 
 
+def _of_another_key(script: Script, near: Sequence[Near | MessageNear]) -> str:
+    """Said where the nearest differs in a credential alone, which another store's key made unrecognisable."""
+    if not script.foreign or not any(_only_tokens_differ(one.recorded, one.asked) for one in near):
+        return ""
+    return "; the credential may be the same: recorded under another store's key"
+
+
+def _only_tokens_differ(recorded: object, asked: object) -> bool:
+    if not isinstance(recorded, str) or not isinstance(asked, str):
+        return False
+    if asked == ANOTHER_CREDENTIAL:
+        return True
+    return bool(TOKEN.search(recorded)) and TOKEN.sub("", recorded) == TOKEN.sub("", asked)
+
+
 def _skipped(script: Script, miss: Miss) -> Entry | None:
     return next((entry for entry in script.entries if entry.skip and entry.key == miss.asked.key), None)
 
@@ -86,7 +103,7 @@ def message_document(script: Script, miss: MessageMiss) -> Document:
         "type": "about:blank",
         "title": "not in the recording",
         "status": MISS_CLOSE,
-        "detail": f"{address}: {unlike.reason().decode()}",
+        "detail": f"{address}: {unlike.reason().decode()}" + _of_another_key(script, unlike.near[:1]),
         "run": script.run,
         "episode": script.episode,
         "lane": entry.lane,

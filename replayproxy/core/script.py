@@ -139,6 +139,7 @@ class Script:
     shapes: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
     relaxed: Mapping[tuple[str, RequestKey], Sequence[int]] = field(default_factory=dict)
     rules: Relaxation = field(default_factory=lambda: Relaxation(()))
+    foreign: bool = False  # its tokens were made with another key than ours
 
     @property
     def address(self) -> str:

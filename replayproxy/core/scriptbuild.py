@@ -71,6 +71,7 @@ def build(
         shapes=by_shape,
         relaxed=_queues(entries, {at: one.relaxed.shape.key for at, one in loose.items() if one.relaxed}),
         rules=rules,
+        foreign=foreign_secrets,
     )
 
 

@@ -34,6 +34,8 @@ SHOWN = 200
 
 ABSENT = None
 
+ANOTHER_CREDENTIAL = "(another credential)"
+
 type Difference = tuple[str, Any, Any]
 """Pointer, recorded value, asked value."""
 
@@ -109,7 +111,7 @@ def _fields(recorded: RequestKey, asked: RequestKey) -> Iterator[Difference]:
 
 
 def _hidden(before: bool, after: bool) -> tuple[str | None, str | None]:
-    other = "(another credential)" if before else "(a credential)"
+    other = ANOTHER_CREDENTIAL if before else "(a credential)"
     return "(a credential)" if before else ABSENT, other if after else ABSENT
 
 

@@ -19,6 +19,8 @@ from replayproxy.session import secrecy
 from replayproxy.storage import Store, open_store
 from replayproxy.testing import exchange
 from tests.serve.staged import record, staged
+from tests.serve.talks import agent, connected, talk
+from tests.serve.test_websocket_unlike import closed
 
 JSON = {"Content-Type": "application/json"}
 THEIRS, OURS = Redactor(b"t" * 32), Redactor(b"o" * 32)
@@ -94,3 +96,16 @@ async def test_a_credential_inside_a_text_follows_its_binding(store: Store) -> N
     assert isinstance(play.ask(script.identify("app", live), "main"), Serve)
     assert isinstance(play.ask(script.identify("app", other), "main"), Miss)
     assert isinstance(play.ask(script.identify("app", live), "main"), Serve)
+
+
+@pytest.mark.parametrize(("ours", "says"), [(OURS, True), (THEIRS, False)])
+async def test_a_message_with_another_keys_credential_says_why_it_is_a_miss(
+    store: Store, ours: Redactor, says: bool
+) -> None:
+    run = imported(store, talk(agent('{"data": {"api_key": "AAAA-secret-1"}}')))
+    async with staged(store, run, redactor=ours) as on:
+        async with connected(on) as socket:
+            await socket.send_str('{"data": {"api_key": "live-secret-1"}}')
+            assert (await closed(socket))[0] == 4470
+        [miss] = on.receipt()["misses"]
+    assert ("recorded under another store's key" in miss["detail"]) is says
