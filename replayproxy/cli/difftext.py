@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replayproxy.cli.common import count, json_bytes, safe
-from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Root
+from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Fold, Root
 from replayproxy.core.secrets import excerpts
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.values import Episode
@@ -93,18 +93,18 @@ def _root(result: Diff, number: int, root: RunRoot, verbose: bool) -> Iterator[s
     yield from _values(one)
     if one.state in STATES:
         yield f"  {STATES[one.state]}"
-    folds = _folds(root)
+    folds = folds_of(root.folded)
     if folds:
         shown = folds if verbose else folds[:4]
         more = f", and {len(folds) - len(shown)} more (-v)" if len(folds) > len(shown) else ""
         yield f"  folded under it: {', '.join(shown)}{more}"
 
 
-def _folds(root: RunRoot) -> list[str]:
+def folds_of(folded: Sequence[Fold]) -> list[str]:
     """One for each kind of request, however many places of it differ; the root's own exchange place by place."""
     counts: dict[str, int] = {}
     here = []
-    for fold in root.folded:
+    for fold in folded:
         if fold.by == "exchange":
             here.append(f"here too {_place(fold.pointer)}")
         else:

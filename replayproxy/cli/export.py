@@ -51,6 +51,8 @@ def _say(done: Exported, *, err: bool) -> None:
     click.echo(f"wrote {where}: {what}", err=err)
     for word, times in sorted(done.not_carried.items()):
         click.echo(f"not carried: {times:,} x {safe(word)}", err=True)
+    for address in done.incomplete:
+        click.echo(f"note: {safe(address)} is incomplete: what is in it may not be all that was said", err=True)
     if done.secrets_kept:
         click.echo("note: a run was recorded with its secrets, and they are in what was written", err=True)
 

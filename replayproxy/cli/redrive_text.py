@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from replayproxy.cli.common import columns, count, safe
+from replayproxy.cli.difftext import folds_of
 from replayproxy.core.bindings import Substitution
 from replayproxy.core.comparison import Root
 from replayproxy.core.treediff import ABSENT
@@ -131,7 +132,7 @@ def _root(one: Redriven, shown: Repetition, number: int, root: Root) -> list[str
     lines.append(f"      {safe(root.pointer):<28}  {_value(root.values[0])} | {_value(root.values[1])}   {root.kind}")
     if root.note:
         lines.append(f"      {safe(root.note)}")
-    folded = ", ".join(f"{fold.count} x {safe(fold.template)}" for fold in root.folded)
+    folded = ", ".join(folds_of(root.folded))
     return [*lines, f"      folded under it: {folded}"] if folded else lines
 
 

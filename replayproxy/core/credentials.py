@@ -65,6 +65,7 @@ class Credentials:
     def __init__(self, given: Mapping[str, str], redactor: Redactor) -> None:
         self._given = {name.lower(): value.encode() for name, value in given.items()}
         self.redactor = redactor
+        self._used: set[str] = set()
         self.tokens: dict[bytes, bytes] = {}  # recorded token -> live value
 
     def prepare(self, exchanges: Iterable[Exchange], lookup: Callable[[str], str | None]) -> list[Lack]:
@@ -84,6 +85,10 @@ class Credentials:
             if token not in self.tokens:
                 lacks.setdefault((lack.kind, lack.name.lower()), lack)
         return list(lacks.values())
+
+    def unused(self) -> list[str]:
+        """The given names that no token of the prepared requests has."""
+        return [name for name in self._given if name not in self._used]
 
     def values(self) -> dict[str, str]:
         """Recorded token to the live value's own, where they differ."""
@@ -123,6 +128,7 @@ class Credentials:
 
         def given(name: str) -> bytes | None:
             found = self._given.get(name.lower())
+            self._used.add(name.lower())
             if found is None and (held := lookup(name)) is not None:
                 found = held.encode()
             return found

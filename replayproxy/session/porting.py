@@ -47,6 +47,7 @@ class Exported:
     exchanges: int = 0
     not_carried: Counter[str] = field(default_factory=Counter)
     secrets_kept: bool = False
+    incomplete: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,17 +57,27 @@ class Exported:
             "episodes": self.episodes,
             "exchanges": self.exchanges,
             "secrets_kept": self.secrets_kept,
+            "incomplete": self.incomplete,
             "not_carried": [{"what": what, "count": count} for what, count in sorted(self.not_carried.items())],
         }
 
 
 def note_run(one: Chosen, done: Exported) -> None:
     """What of a run itself a file of exchanges has no place for."""
-    done.secrets_kept |= holds_secrets(one)
+    _note_state(one, done)
     wired = any(wiring.reset or wiring.reads for wiring in one.run.envs.values()) or "rules" in one.run.config
     done.not_carried["wiring of runs: resets, declared reads, rules"] += wired
     done.not_carried["saved checks"] += one.whole and one.reader.check(one.run) is not None
     done.not_carried = +done.not_carried
+
+
+def _note_state(one: Chosen, done: Exported) -> None:
+    done.secrets_kept |= holds_secrets(one)
+    done.incomplete += [
+        f"{one.run.name}/{episode.name}"
+        for episode in one.episodes
+        if episode.name != UNATTRIBUTED and episode.state is EpisodeState.INCOMPLETE
+    ]
 
 
 def holds_secrets(one: Chosen) -> bool:
@@ -121,7 +132,7 @@ def export_archive(chosen: Sequence[Chosen], out: Path | None) -> Exported:
 
 
 def _note_left(one: Chosen, done: Exported) -> None:
-    done.secrets_kept |= holds_secrets(one)
+    _note_state(one, done)
     if not one.whole and one.reader.check(one.run) is not None:
         done.not_carried["saved checks (they speak of whole runs)"] += 1
     for episode in one.episodes:

@@ -114,6 +114,9 @@ async def redrive(store: Store, ask: Ask, say: Callable[[str], None]) -> list[Re
     if not ready:
         assert work[0].problem is not None
         raise work[0].problem
+    unused = [set(one.held.unused()) for one in ready if one.held is not None]
+    for name in sorted(set.intersection(*unused)) if unused else ():
+        say(f"--credential {name}: no recorded credential that is sent has this name, so it was not used")
     rules = parse_rules(ask.words.config.rules)
     redactors = [one.held.redactor for one in ready if one.held is not None]
     keeper = Keeper(store, ask.save, min(redactors, key=lambda redactor: redactor.keeps))

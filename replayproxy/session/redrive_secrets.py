@@ -34,7 +34,8 @@ def credentials(
     made = Credentials(given(words, environ), redactor)
     lacks = made.prepare(exchanges, lambda name: environ.get(variable_of(name)) or None)
     if lacks:
-        raise WrongUsage(f"the recording has tokens in the place of {_listed(lacks)}", hint=_advice(lacks))
+        spare = "".join(f"; --credential {name} is the name of none" for name in made.unused())
+        raise WrongUsage(f"the recording has tokens in the place of {_listed(lacks)}{spare}", hint=_advice(lacks))
     return made
 
 

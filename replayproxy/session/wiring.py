@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -94,7 +95,18 @@ def parse_env(text: str) -> EnvSpec:
             raise WrongUsage(f"--env {name}: {key} is given twice")
         options[key] = match[2] if match[1] else True
         rest = rest[: match.start(1) - 1] if match[1] else rest[: match.start(3) - 1]
+    _no_other_option(name, rest)
     return env_spec(name, {"url": rest, **options})
+
+
+def _no_other_option(name: str, rest: str) -> None:
+    """Refuses a misspelt option. A comma is legal in a URL's path, so there only what looks like an option is one."""
+    url, comma, word = rest.rpartition(",")
+    key = word.partition("=")[0]
+    in_path = "/" in url.partition("://")[2]
+    if comma and "@" not in rest and (not in_path or get_close_matches(key, (*_VALUED, *_BARE), cutoff=0.65)):
+        known = ", ".join([*(f"{one}=" for one in _VALUED), *_BARE])
+        raise WrongUsage(f"--env {name}: {word!r} is no option", hint=f"one of {known}")
 
 
 def env_spec(name: str, words: Mapping[str, Any]) -> EnvSpec:

@@ -56,6 +56,17 @@ def test_an_archive_is_read_in_place_without_any_store(call: Call, archive: Path
     assert not (archive.parent / "other").exists()
 
 
+@pytest.mark.parametrize("form", ["archive", "har", "flow"])
+def test_an_episode_that_is_incomplete_is_named_at_export(
+    call: Call, recorded: Path, tmp_path: Path, form: str
+) -> None:
+    done = call("export", "nightly/b", "--format", form, "--out", str(tmp_path / "x"), "--json")
+    assert done.json["incomplete"] == ["nightly/b"]
+    assert "note: nightly/b is incomplete" in done.err
+    whole = call("export", "nightly/a", "--format", form, "--out", str(tmp_path / "y"), "--json")
+    assert (whole.json["incomplete"], "incomplete" in whole.err) == ([], False)
+
+
 def test_several_runs_in_one_archive_are_told_apart(call: Call, recorded: Path, tmp_path: Path) -> None:
     path = tmp_path / "two.replay"
     assert call("export", "nightly", "older", "--format", "archive").code == 2  # which name would it have?

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from replayproxy.cli.difftext import folds_of
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.replay_text import receipt_lines
+from replayproxy.core.comparison import Fold
 from replayproxy.core.receipt import episode_receipt
 from replayproxy.core.replayer import Replayer, Serve
 from replayproxy.core.scriptbuild import build
@@ -76,3 +78,8 @@ def test_a_conversation_is_not_proposed_for_a_redrive() -> None:
     receipt = episode_receipt(player)
     assert receipt["reproduced"] is True
     assert receipt_lines(receipt, 0)[-1] == "exit 0     next: replayproxy check r"
+
+
+def test_what_is_folded_under_a_root_is_counted_by_request() -> None:
+    places = [Fold(template="GET /a", pointer=f"body/{n}", count=2, a=1, b=1, by="value") for n in range(3)]
+    assert folds_of(places) == ["6 x GET /a"]

@@ -13,7 +13,9 @@ from replayproxy.core.redact import TOKEN, Redactor
 from replayproxy.errors import WrongUsage
 from replayproxy.session import secrecy
 from replayproxy.session.redrive_report import document
+from replayproxy.session.redrive_secrets import credentials
 from replayproxy.storage import Store
+from replayproxy.testing import exchange
 from tests.session.redrive_lab import Recording, Shop, ask, kept, serving
 from tests.session.redrive_shop import recorded, redriven
 
@@ -36,6 +38,8 @@ async def test_a_cookie_that_nobody_gave_is_asked_for_and_one_from_a_login_is_no
     async with serving(again.app()) as url:
         with pytest.raises(WrongUsage, match=r"cookie theme \(#2\)") as lacking:
             await redriven(store, url)
+        with pytest.raises(WrongUsage, match=r"cookie theme \(#2\); --credential tehme is the name of none -> "):
+            await redriven(store, url, credential=("tehme=dark",))
         assert again.seen == []
         [one] = await redriven(store, url, credential=("theme=dark",))
     assert "--credential theme=" in str(lacking.value)
@@ -128,3 +132,10 @@ def test_a_credential_is_a_name_and_a_value_and_may_be_a_variable() -> None:
             given([wrong], {})
     with pytest.raises(WrongUsage, match="not set"):
         given(["a=env:V"], {})
+
+
+def test_a_credential_that_no_token_has_the_name_of_is_told(redactor: Redactor) -> None:
+    token = redactor.token(b"hunter2hunter2").decode()
+    asked = exchange("GET", "/x", request_headers={"X-Api-Key": token})
+    held = credentials([asked], ["x-api-KEY=fresh", "pasword=x"], redactor, {})
+    assert held.unused() == ["pasword"]

@@ -26,6 +26,10 @@ def test_options_are_split_from_the_right_so_a_url_and_a_path_may_hold_commas(tm
     assert (spec.ca, spec.insecure, spec.host_header) == (ca, True, "keep")
 
 
+def test_a_comma_of_the_url_s_path_is_no_option() -> None:
+    assert parse_env(f"crm={URL}/a,b/c,d=1").upstream == f"{URL}/a,b/c,d=1"
+
+
 def test_listen_may_be_a_port_alone_or_an_ipv6_host() -> None:
     assert (parse_env(f"a={URL},listen=8101").host, parse_env(f"a={URL},listen=8101").port) == (None, 8101)
     assert parse_env(f"a={URL},listen=[::1]:8101").host == "::1"
@@ -57,6 +61,10 @@ def test_a_dynamic_environment_has_no_upstream_of_its_own() -> None:
         (f"crm={URL},as=1X", "is no name of a variable"),
         (f"crm={URL},ca=/nowhere/x.pem", "ca=/nowhere/x.pem is not there"),
         (f"crm={URL},as=A,as=B", "as is given twice"),
+        (f"crm={URL},tsl", "'tsl' is no option -> one of listen=, as=, ca=, host=, tls, insecure"),
+        (f"crm={URL}/api,insecur,tls", "'insecur' is no option"),
+        (f"crm={URL},tls=yes", "'tls=yes' is no option"),
+        ("crm=dynamic,tsl", "'tsl' is no option"),
     ],
 )
 def test_a_bad_environment_is_refused_in_one_line(text: str, says: str) -> None:
