@@ -112,7 +112,7 @@ def may_be_named(text: str) -> bool:
         or "sid" in low
         or "sig" in low
         or "pwd" in low
-        or "auth" in low
+        or ("auth" in low and "auth" in low.replace("author", ""))
         or "dsn" in low
         or "otp" in low
         or "mfa" in low
