@@ -16,11 +16,13 @@ _COMMAND = re.compile(rf"replayproxy (?:{_READS}|redrive)(?= )(?! --store)")
 def runnable(line: str, stores: Sequence[Path] = (), archives: Mapping[str, str] | None = None) -> str:
     """A line with proposed commands. `archives`: by run, the file that it was named in, if it was."""
     for run, archive in (archives or {}).items():
-        if not archive:
-            continue
-        name, file = re.escape(safe(run)), safe(archive)
-        end = r"(?=[/#' ]|\Z)"
-        line = re.sub(rf"replayproxy redrive {name}{end}.*", lambda _, file=file: f"replayproxy import {file}", line)
-        line = re.sub(rf"(replayproxy (?:{_READS}) '?)({name}){end}", lambda m, file=file: f"{m[1]}{file}/{m[2]}", line)
+        line = _in_archive(line, re.escape(safe(run)), safe(archive)) if archive else line
     named = "".join(f" --store {shlex.quote(safe(str(one)))}" for one in stores)
     return _COMMAND.sub(lambda match: match[0] + named, line) if named else line
+
+
+def _in_archive(line: str, run: str, file: str) -> str:
+    """`run`: a pattern. A re-drive of what is in an archive begins with its import."""
+    end = r"(?=[/#' ]|\Z)"
+    line = re.sub(rf"replayproxy redrive {run}{end}.*", lambda _: f"replayproxy import {file}", line)
+    return re.sub(rf"(replayproxy (?:{_READS}) '?)({run}){end}", lambda match: f"{match[1]}{file}/{match[2]}", line)

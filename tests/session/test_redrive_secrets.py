@@ -41,7 +41,9 @@ async def test_a_cookie_that_nobody_gave_is_asked_for_and_one_from_a_login_is_no
         with pytest.raises(WrongUsage, match=r"cookie theme \(#2\); --credential tehme is the name of none -> "):
             await redriven(store, url, credential=("tehme=dark",))
         assert again.seen == []
-        [one] = await redriven(store, url, credential=("theme=dark",))
+        lines: list[str] = []
+        [one] = await redriven(store, url, credential=("theme=dark", "tehme=x"), told=lines)
+    assert [line.partition(":")[0] for line in lines if "not used" in line] == ["--credential tehme"]
     assert "--credential theme=" in str(lacking.value)
     told = document([one])
     assert told["verdict"] == "same", json.dumps(told["roots"])
