@@ -24,12 +24,13 @@ from mitmproxy.connection import Client
 from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from replayproxy.proxy import backlog, layers
+from replayproxy.proxy import backlog
 from replayproxy.proxy.accepting import NEVER, accept, close_all
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.connections import proxyserver
 from replayproxy.proxy.dispatch import BareMaster
 from replayproxy.proxy.forward import ForwardOptions, upstream_of
+from replayproxy.proxy.install import install
 from replayproxy.proxy.listeners import Listener, bind, bound_address, listener_for
 from replayproxy.proxy.reception import Reception
 from replayproxy.proxy.routes import Route, Upstream
@@ -94,7 +95,7 @@ class Front:
 
     async def start(self) -> None:
         """Raises RuntimeError where mitmproxy does not take an option as it must be."""
-        layers.install()
+        install()
         logger = logging.getLogger("mitmproxy")
         logger.propagate = False
         logger.setLevel(logging.ERROR)

@@ -11,29 +11,25 @@
 | a head that never ends is kept in memory | it is refused, see `bounds` |
 | HTML error pages | problem documents that are marked as ours |
 
-`install` puts them in place, for the whole process. A stream without a recording (`Live`) behaves the same.
+`proxy.install` puts them in place, for the whole process. A stream without a recording (`Live`) behaves the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
-from mitmproxy.net.http import http1, validate
+from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator
-from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import websocket as websocket_layers
 from mitmproxy.proxy.layers.http import _base, _events, _http1
 
 from replayproxy.core.values import Outcome
 from replayproxy.proxy import problems
-from replayproxy.proxy.bodyreader import make_body_reader, parse_content_length
 from replayproxy.proxy.bounds import BoundedAgent, BoundedEnvironment, Unreadable, UnreadableRequestHook
-from replayproxy.proxy.unquoted import unquoted
 
 _INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d")
 
@@ -239,30 +235,3 @@ class AgentWebSocket(websocket_layers.WebsocketConnection):
         if getattr(event, "code", None) == 1006:
             return commands.SendData(self.conn, b"")
         return super().send2(event)
-
-
-def _make_error_response(status_code: int, message: str = "") -> bytes:
-    return problems.assembled(status_code, Outcome.LOCAL, unquoted(message))
-
-
-def install() -> None:
-    """Puts the subclasses where mitmproxy looks its classes up. Idempotent; affects the whole process."""
-    from replayproxy.proxy.http2 import AgentHttp2, EnvironmentHttp2
-    from replayproxy.proxy.stream import RecordedStream, reach_stream
-
-    places: Iterator[tuple[Any, str, Any]] = iter(
-        (
-            (http_layers, "Http1Server", AgentHttp1),
-            (http_layers, "Http1Client", EnvironmentHttp1),
-            (http_layers, "Http2Server", AgentHttp2),
-            (http_layers, "Http2Client", EnvironmentHttp2),
-            (http_layers, "HttpStream", RecordedStream),
-            (http_layers.HttpLayer, "_handle_event", reach_stream),
-            (websocket_layers, "WebsocketConnection", AgentWebSocket),
-            (_http1, "make_body_reader", make_body_reader),
-            (validate, "parse_content_length", parse_content_length),
-            (_http1, "make_error_response", _make_error_response),
-        )
-    )
-    for module, name, ours in places:
-        setattr(module, name, ours)

@@ -19,9 +19,10 @@ from mitmproxy.connection import Client
 from replayproxy.core.links import to_agent
 from replayproxy.core.values import Outcome, Request, Response
 from replayproxy.proxy import head as heads
-from replayproxy.proxy import layers, problems
+from replayproxy.proxy import problems
 from replayproxy.proxy.buffering import is_long, is_open_ended, may_buffer
 from replayproxy.proxy.connections import Connections
+from replayproxy.proxy.install import install
 from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
 from replayproxy.proxy.scribe import Scribe, Ticket
@@ -64,7 +65,7 @@ class RecordAddon:
         self.connections = Connections(scribe, clock)
         self.addons: list[object] = [self.connections]  # mitmproxy calls their hooks too
         self.open = UnderWay(clock)
-        layers.install()
+        install()
 
     def fault(self, live: Live | None, where: str, error: BaseException) -> None:
         if live is not None:

@@ -11,14 +11,15 @@ from mitmproxy.proxy.layers.http import _http1
 
 from replayproxy.core.values import Outcome
 from replayproxy.proxy import layers
+from replayproxy.proxy.install import install
 from replayproxy.proxy.stream import RecordedStream
 
 http_layers: Any = http
 
 
 def test_installing_twice_is_installing_once() -> None:
-    layers.install()
-    layers.install()
+    install()
+    install()
     assert http_layers.Http1Server is layers.AgentHttp1
     assert http_layers.Http1Client is layers.EnvironmentHttp1
     assert http_layers.HttpStream is RecordedStream
@@ -27,7 +28,7 @@ def test_installing_twice_is_installing_once() -> None:
 
 
 def test_a_chunked_body_keeps_its_trailers_wherever_it_is_cut() -> None:
-    layers.install()
+    install()
     raw = b"3\r\nabc\r\n0\r\nX-Sum: 9\r\nx-SUM: \xe9\r\n\r\n"
     for cut in range(1, len(raw)):
         reader = _http1.make_body_reader(None)
