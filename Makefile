@@ -40,7 +40,7 @@ test: .venv/.dev servers ## every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests
 
 large: .venv/.dev ## 300 MiB each way and 10,000 idle connections, with the memory of record and replay measured
-	REPLAYPROXY_LARGE=1 $(BIN)/python -m pytest -n 0 -q -s tests/cases/test_large.py
+	REPLAYPROXY_LARGE=1 $(BIN)/python -m pytest -n 0 -q -s tests/cases/test_large.py tests/e2e/test_long_talk.py
 
 quick: .venv/.dev ## the tests that need no other server
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not e2e' tests

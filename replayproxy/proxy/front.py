@@ -96,11 +96,6 @@ class Front:
     async def start(self) -> None:
         """Raises RuntimeError where mitmproxy does not take an option as it must be."""
         install()
-        logger = logging.getLogger("mitmproxy")
-        logger.propagate = False
-        logger.setLevel(logging.ERROR)
-        self._log = _Log(self._watcher)
-        logger.addHandler(self._log)
         master = self._master = BareMaster()
         forward = self._reception.forward
         chain = (Core(), self._proxyserver, self._reception, self._tls, NextLayer(), forward, self._addon)
@@ -109,6 +104,12 @@ class Front:
         wrong = [name for name, value in OPTIONS.items() if getattr(master.options, name) != value]
         if wrong:
             raise RuntimeError(f"a closed replay needs mitmproxy's {', '.join(wrong)} otherwise than it is")
+        # Only now: a front that was refused must leave no handler behind.
+        logger = logging.getLogger("mitmproxy")
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)
+        self._log = _Log(self._watcher)
+        logger.addHandler(self._log)
         self._task = asyncio.create_task(master.run())
         await asyncio.sleep(0)
 

@@ -1,4 +1,5 @@
-"""A WebSocket conversation of 300 MiB is recorded and replayed, and neither process grows with it."""
+"""A long WebSocket conversation is recorded and replayed, and neither process grows with it: 120 MiB here, 300 MiB in
+`make large`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
-SIZE, COUNT = 256 * 1024, 600
+SIZE = 256 * 1024
+COUNT = 600 if os.environ.get("REPLAYPROXY_LARGE") else 240  # each goes both ways
 GROWTH = 64 * 1024  # KiB
 
 
@@ -68,7 +70,7 @@ def grown(url: str, pid: int) -> tuple[str, int]:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
-def test_memory_stays_flat_over_300_mib_in_record_and_replay(lab: Lab) -> None:
+def test_memory_stays_flat_in_record_and_replay(lab: Lab) -> None:
     with running(lab, "record", "--env", f"app={lab.toy()}", "--run", "r", "--episode", "e") as (url, pid):
         digest, growth = grown(url, pid)
     assert growth < GROWTH

@@ -7,6 +7,7 @@ sees also what the guard refused.
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -197,5 +198,7 @@ async def test_options_that_are_not_as_they_must_be_are_refused(
     monkeypatch.setattr("mitmproxy.options.Options.update", lambda self, **_: None)
     behind = front.Behind(address=("127.0.0.1", 1), header=b"x-1", length=b"x-1-length")
     made = front.Front(behind, object(), front.Authority(tmp_path / "ca"))  # type: ignore[arg-type]
+    before = list(logging.getLogger("mitmproxy").handlers)
     with pytest.raises(RuntimeError, match="connection_strategy"):
         await made.start()
+    assert logging.getLogger("mitmproxy").handlers == before
