@@ -12,7 +12,9 @@ import asyncio
 import logging
 import socket
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -123,9 +125,11 @@ class Front:
         """A listener of the origin's own, so that a forward request to it is taken as if it had come there."""
         self._reception.opened(listener, route)
 
-    async def listen_forward(self, options: ForwardOptions, *, host: str, port: int) -> Listener:
-        """Accepts when it returns. Raises WorldTrouble."""
-        sock = bind(host, port)
+    async def listen_forward(
+        self, options: ForwardOptions, *, host: str, port: int, avoid: Container[int] = ()
+    ) -> Listener:
+        """Accepts when it returns, at a port that is none of `avoid` unless it was asked for. Raises WorldTrouble."""
+        sock = bind(host, port, avoid=avoid)
         bound = bound_address(sock)
         listener = listener_for("", "", None, bound, port_episode=None, advertise=None, options=None)
         self._reception.forward.listens(listener.url, options)
@@ -217,6 +221,8 @@ class FrontAddon:
             return
         route = self._reception.route(flow)
         if route is None:
+            if flow.response is not None and flow.response.status_code == HTTPStatus.BAD_REQUEST:
+                self._watcher.unreadable("a request to the forward proxy's own address: answered 400")
             return  # it passes, or the forward proxy has answered it
         asked = upstream_of(flow)
         version = "2" if flow.request.is_http2 else "1"

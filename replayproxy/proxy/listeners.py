@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -48,11 +49,20 @@ class Listener:
         return f"{self.origin}/rp/{encoded_name}{self.url.removeprefix(self.origin)}"
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket of our own for one listener; port 0 lets the system choose, without a gap in which it could be taken.
+def bind(host: str, port: int, *, avoid: Container[int] = ()) -> socket.socket:
+    """A socket of our own for one listener; port 0 lets the system choose, without a gap in which it could be taken,
+    any port but those to `avoid`.
 
     Raises WorldTrouble.
     """
+    sock = _bound(host, port)
+    while not port and bound_address(sock)[1] in avoid:
+        sock.close()
+        sock = _bound(host, port)  # the system chooses at random
+    return sock
+
+
+def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With protocol 0 asyncio does not know the socket for TCP and leaves Nagle's algorithm on: 44 ms per answer.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -43,6 +43,11 @@ class Origins:
                 held.append(entry)
                 held.sort(key=lambda pair: -len(pair[0]))
 
+    @property
+    def ports(self) -> frozenset[int]:
+        """Every port that one of the environments has, on whatever host."""
+        return frozenset(port for _, _, port in self._at)
+
     def name_of(self, at: Upstream, target: bytes = b"/") -> str | None:
         for key in _keys(at):
             held = self._at.get(key)

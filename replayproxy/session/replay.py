@@ -33,6 +33,7 @@ from replayproxy.session.closed import Guard
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.files import write_whole
 from replayproxy.session.look import unattributed
+from replayproxy.session.origins import Origins
 from replayproxy.session.replay_desk import ReplayDesk
 from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
@@ -179,7 +180,10 @@ class _House:
         watch = self._watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
         self._origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=options.pace, watch=watch)
         self._front: ReplayFront | None = None
-        self._doors = Doors(self._origin, lambda: self._front)
+        # The environments are off, and the system may give their ports to us: an agent that names an environment's own
+        # address to the forward proxy would then mean one of our listeners.
+        self._recorded_ports = Origins.of(stage.run.envs.values(), stage.episodes.values()).ports
+        self._doors = Doors(self._origin, lambda: self._front, avoid=self._recorded_ports)
         self._specs = specs(stage.run, options)
         host, urls = parse_advertise(options.advertise, self._specs)
         self._addresses = Addresses(
@@ -209,7 +213,7 @@ class _House:
             self._front = ReplayFront(self._stage, self._origin, self._watch, self._options, self._guard or Guard())
             await self._front.start()
         await self._addresses.start()
-        sock = bind(self._options.control_host, self._options.control_port)
+        sock = bind(self._options.control_host, self._options.control_port, avoid=self._recorded_ports)
         self.control_url = f"http://{authority(*bound_address(sock))}"
         desk = ReplayDesk(self._stage, self._addresses, self._doors, url_style=self._stage.run.url_style)
         hosts = frozenset({self._options.control_host})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 from replayproxy.proxy.listeners import EnvOptions, Listener, bind, bound_address, listener_for
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class Doors:
     """What `session.addresses` opens listeners with, over a replay origin."""
 
-    def __init__(self, origin: Origin, front: Callable[[], ReplayFront | None] = lambda: None) -> None:
-        """`front`: what speaks TLS, and is told of every door."""
-        self._origin, self._front = origin, front
+    def __init__(
+        self, origin: Origin, front: Callable[[], ReplayFront | None] = lambda: None, *, avoid: Container[int] = ()
+    ) -> None:
+        """`front`: what speaks TLS, and is told of every door. `avoid`: ports that no door is given unasked."""
+        self._origin, self._front, self._avoid = origin, front, avoid
         self._doors: dict[Listener, Door] = {}
 
     async def listen(
@@ -36,7 +38,7 @@ class Doors:
     ) -> Listener:
         """Accepts when it returns. Of `upstream` only the path is used. Raises WorldTrouble."""
         target = None if upstream == DYNAMIC or not upstream else parse_upstream(upstream)
-        bound = bind(host, port)
+        bound = bind(host, port, avoid=self._avoid)
         listener = listener_for(
             env, upstream, target, bound_address(bound),
             port_episode=port_episode, advertise=advertise, options=options,

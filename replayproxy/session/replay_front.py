@@ -12,7 +12,7 @@ from pathlib import Path
 
 from replayproxy.core.misses import MISS_STATUS, no_episode_document
 from replayproxy.core.shown import json_bytes
-from replayproxy.errors import StoreTrouble
+from replayproxy.errors import StoreTrouble, WrongUsage
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.front import Behind, Front
@@ -53,7 +53,7 @@ class ReplayFront:
 
     async def start(self) -> None:
         """The origin accepts behind the front when it returns, and nobody in front of it yet."""
-        behind = bind("127.0.0.1", 0)
+        behind = bind("127.0.0.1", 0, avoid=self._origins.ports)
         address = bound_address(behind)
         await self._origin.listen(self._door, behind)
         self._guard.allow(*address)
@@ -84,14 +84,25 @@ class ReplayFront:
             return
         assert self._front is not None
         host, port = self._options.forward
+        self._must_be_nobodys("--forward", host, port)
+        self._must_be_nobodys("--control", *control)
         options = ForwardOptions(
             naming=self, passes=self._options.passes, challenge=self._options.forward_auth,
             aside={(name, control[1]) for name in (control[0], "127.0.0.1", "localhost")},
             on_passed=lambda passed: self.passed.update((passed,)),
         )  # fmt: skip
-        listener = await self._front.listen_forward(options, host=host, port=port)
+        listener = await self._front.listen_forward(options, host=host, port=port, avoid=self._origins.ports)
         shown = advertised or ("127.0.0.1" if is_wildcard(host) else host)
         self.forward = f"http://{authority(shown, listener.bound[1])}"
+
+    def _must_be_nobodys(self, option: str, host: str, port: int) -> None:
+        """Refuses an address that an environment of the recording has: what is meant by it could not be told."""
+        for at in (Upstream(scheme="http", host=host, port=port), Upstream(scheme="https", host=host, port=port)):
+            if env := self._origins.name_of(at):
+                raise WrongUsage(
+                    f"{option} {authority(host, port)}: environment {env} of the recording has this address",
+                    hint=f"{option} 0",
+                )
 
     def child_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         found = proxy_variables(self.forward, environ) if self.forward else {}

@@ -178,9 +178,17 @@ def test_nothing_is_looked_up_and_nothing_contacted(store: Path) -> None:
     assert receipt["served"]["exact"] == 6
     assert len(came["tried"]) >= 6, "the hook sees what is allowed, so it would have seen the rest"
     missed = " ".join(miss["request"] + " " + miss["detail"] for miss in came["misses"])
-    for what in ("GET /ws", "GET /wss", "CONNECT unknown.test:443", "http://unknown.test", "no HTTP request", "TLS"):
+    for what in (
+        "GET /ws",
+        "GET /wss",
+        "CONNECT unknown.test:443",
+        "http://unknown.test",
+        "no HTTP request",
+        "TLS",
+        "own address",
+    ):
         assert what in missed, (what, missed)
-    assert receipt["requests_missed"] == 7
+    assert receipt["requests_missed"] == 8
 
 
 @pytest.mark.parametrize("fault", ["guard", "requestheaders"])

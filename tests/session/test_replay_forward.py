@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 from aiohttp import web
 
 from replayproxy.core.hostlist import HostList
+from replayproxy.errors import WrongUsage
+from replayproxy.proxy import listeners
 from replayproxy.session.closed import Guard
 from replayproxy.session.record import record
 from replayproxy.session.record_options import RecordOptions
@@ -216,3 +220,34 @@ async def test_websockets_pass_the_front(lab: Lab, files: TlsFiles, tmp_path: Pa
     came = await lab.replay(script)
     assert (came.command_exit, came.receipt["reproduced"]) == (0, True), came.receipt
     assert came.receipt["upstream_contacts"] == 0
+
+
+async def test_no_listener_of_ours_takes_the_port_that_an_environment_had(
+    lab: Lab, files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with https_site(answer, None) as plain, https_site(answer, files) as secure:
+        await lab.record(f"set -e; curl -sSf {plain}/a; curl -sSf {secure}/b", secure, episode="e")
+    free = listeners._bound
+    chosen = cycle([*(int(url.rpartition(":")[2]) for url in (plain, secure)), 0])
+
+    def theirs_first(host: str, port: int) -> socket.socket:
+        return free(host, port or next(chosen))
+
+    monkeypatch.setattr(listeners, "_bound", theirs_first)
+    came = await lab.replay(f"set -e; curl -sSf {plain}/a; curl -sSf {secure}/b")
+    assert came.receipt["reproduced"] is True, came.receipt
+
+
+async def test_an_address_of_the_recording_is_no_forward_proxy_s(lab: Lab, sites: tuple[str, str]) -> None:
+    plain, _ = sites
+    await lab.record(f"curl -sSf {plain}/a", episode="e")
+    with pytest.raises(WrongUsage, match=r"--forward 127.0.0.1:.* of the recording has this address -> --forward 0"):
+        await lab.replay("true", forward=("127.0.0.1", int(plain.rpartition(":")[2])))
+
+
+async def test_a_request_to_the_proxy_itself_is_in_the_receipt(lab: Lab, sites: tuple[str, str]) -> None:
+    plain, _ = sites
+    await lab.record(f"curl -sSf {plain}/a", episode="e")
+    came = await lab.replay(f"curl -sSf {plain}/a; curl -s $http_proxy/x; true")
+    assert (came.receipt["reproduced"], came.exit) == (False, 1)
+    assert "own address" in str(lab.told.misses)
