@@ -12,6 +12,10 @@ KEPT = 64 * 1024
 """Bytes of its output that are kept, the last ones; all is read, so that it never waits for us."""
 
 
+PARTING = 1.0
+"""Seconds in which what a group has said before it was ended is read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """`code` None: it was ended because its time was over, or could not be started."""
@@ -51,10 +55,14 @@ async def ended(words: Sequence[str], *, seconds: float, environ: Mapping[str, s
         if code is None:
             err += f"\nno end within {seconds:g} s".encode()
         _end_group(process.pid)
+        await process.wait()
+        # With the group its ends of the pipes are gone, and ours close when that has been read. Who left the group may
+        # hold them for longer: they are closed on our side, or they would stay open past the loop.
+        await asyncio.wait(reading, timeout=PARTING)
         for one in reading:
             one.cancel()
+        process._transport.close()  # type: ignore[attr-defined]  # it has no public name
         await asyncio.gather(*reading, return_exceptions=True)
-        await process.wait()
     return Ended(code=code, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
 
 

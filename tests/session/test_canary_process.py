@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from replayproxy.session.canary_process import KEPT, ended
 
@@ -31,6 +36,17 @@ async def test_what_leaves_its_output_open_behind_it_is_not_waited_for() -> None
     done = await ended(("/bin/sh", "-c", "sleep 60 & exit 3"), seconds=2.0)
     assert done.code == 3
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("leaving", ["sleep 60", "setsid sleep 60"])
+async def test_no_pipe_stays_open_whoever_holds_its_other_end(tmp_path: Path, leaving: str) -> None:
+    before = os.listdir("/proc/self/fd")
+    done = await ended(("/bin/sh", "-c", f"{leaving} & echo $! > {tmp_path}/pid; exit 3"), seconds=0.5)
+    assert done.code == 3
+    await asyncio.sleep(0)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    with suppress(ProcessLookupError):  # the first ended with its group
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 async def test_much_output_is_read_and_only_its_end_kept() -> None:
