@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases.lab import get, talker
+from tests.needs import absent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -209,7 +210,7 @@ async def waits(port: int, count: int) -> list[float]:
 async def test_many_idle_connections_do_not_matter_to_one_that_is_recorded(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2 * IDLE:
-        pytest.skip(f"{IDLE} connections need more than the {hard} files that are allowed here")
+        absent(f"{IDLE} connections need more than the {hard} files that are allowed here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     far = Far()
     await far.start()

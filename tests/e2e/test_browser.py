@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import ROOT, SERVERS, Lab, NoContact
+from tests.needs import program
 from tests.session.tls_server import make_tls_files
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -31,13 +30,7 @@ flags of docs/forward.md."""
 
 
 def browser() -> str:
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        missing = f"no browser is there: none of {', '.join(NAMES)}; Debian's package chromium has one"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return found
+    return program(*NAMES)
 
 
 def agent(lab: Lab, url: str) -> list[str]:

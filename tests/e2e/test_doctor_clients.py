@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import pytest
 from replayproxy.session.canary import Canary, canaries, find_clients, wanted
 from replayproxy.session.canary_clients import CLIENTS
 from tests.e2e.conftest import Lab
+from tests.needs import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -73,15 +73,15 @@ async def test_clients_that_resolve_need_a_port_of_the_episode_and_those_that_ap
     }
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not there")
 async def test_curl_is_recorded_in_every_way() -> None:
+    program("curl")
     seen = await tried("curl")
     assert {one.result for one in seen.values()} == {"recorded"}
     assert all(one.episode for one in seen.values())
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not there")
 async def test_node_obeys_the_proxy_variables_from_the_version_on_that_knows_how() -> None:
+    program("node")
     seen = await tried("node-fetch,node-http,node-fetch-unset")
     version = tuple(int(part) for part in seen["node-fetch", "forward", "http"].version.split("."))
     since_22 = (22, 21) <= version < (23,)
@@ -97,10 +97,8 @@ async def test_node_obeys_the_proxy_variables_from_the_version_on_that_knows_how
     }
 
 
-@pytest.mark.skipif(
-    not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), reason="no browser is there"
-)
 async def test_a_browser_goes_past_a_proxy_to_the_loopback_unless_it_is_told_otherwise() -> None:
+    program("chromium", "chromium-browser", "google-chrome")
     seen = await tried("chromium:resolve,chromium:forward,chromium-flags:forward")
     assert ends(seen) == {
         "resolve http": {"chromium": "no episode"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
 import subprocess
 from base64 import b64encode
@@ -14,6 +13,7 @@ import pytest
 from mitmproxy.certs import CertStore
 
 from replayproxy.proxy.ca import Authority
+from tests.needs import program
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,7 @@ async def test_who_trusts_the_bundle_trusts_a_server_of_ours_and_nobody_else_doe
 
 
 async def test_the_hash_is_of_the_key_of_what_is_served(authority: Authority) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not there")
+    openssl = program("openssl")
     seen = await served(authority, ssl.create_default_context(cafile=str(authority.certificate)))
     words = (["x509", "-inform", "DER", "-pubkey", "-noout"], ["pkey", "-pubin", "-outform", "DER"])
     for word in words:

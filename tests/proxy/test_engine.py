@@ -11,6 +11,7 @@ import pytest
 
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WorldTrouble, WrongUsage
+from tests.needs import absent
 from tests.proxy.wire import Peer, Wire, says, wire
 
 GET = b"GET /rp/e1/a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -116,7 +117,7 @@ async def test_ipv6_keeps_its_brackets(w: Wire) -> None:
     try:
         server = await asyncio.start_server(_ipv6_answer, "::1", 0)
     except OSError:
-        pytest.skip("no IPv6 loopback here")
+        absent("no IPv6 loopback here")
     port = server.sockets[0].getsockname()[1]
     w.scribe.urls["app"] = f"http://[::1]:{port}"
     listener = await w.engine.listen("app", f"http://[::1]:{port}", host="::1")
