@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
+from replayproxy.core.redact_token import TOKEN
+
 FRESH_BITS = 46.0
 """Two of a million independent values are equal with probability below 1 %."""
 
@@ -24,6 +26,7 @@ _TIME = (
 _DOTTED = r"(?:[A-Za-z0-9_-]{16,}\.)+[A-Za-z0-9_-]{16,}"  # JWT and signed cookies: one token, dots and all
 _TOKENS = re.compile(rf"(?<!\w)(?:{_TIME})|(?<![0-9A-Za-z])(?:{_UUID})(?![0-9A-Za-z])|{_DOTTED}|[A-Za-z0-9_-]+=*")
 _WHOLE_UUID = re.compile(_UUID + r"\Z")
+_SECRET = re.compile(TOKEN.pattern.decode() + r"\Z")
 _RUNS = re.compile(r"[A-Za-z0-9]+")
 _WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(\d{0,6})\Z")
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -55,6 +58,8 @@ def bits(token: str) -> float:
         return 0.0
     if _WHOLE_UUID.match(token):
         return 122.0
+    if _SECRET.match(token):
+        return 120.0  # one in a hundred and fifty holds no digit and would pass for words
     return sum(_run_bits(run) for run in _RUNS.findall(token))
 
 
