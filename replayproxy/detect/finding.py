@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from replayproxy.core import jsonvalue
+from replayproxy.core.templates import template_of
 from replayproxy.core.values import Exchange, Snapshot
 
 
@@ -71,7 +73,8 @@ class Finding:
 
     `values` are two: what was to be expected, and what was there. `covers` names every exchange of the run that the
     fault explains ((episode, seq)), so that no second finding is made of its consequences; `count` how many sightings
-    were folded into this one. `at` orders findings of one episode.
+    were folded into this one. `at` orders findings of one episode. `scope` says how far the evidence reaches:
+    `cells_mapped` [n, of], `write_coverage` (share, null: not known), `lanes` (how many), as far as the judge knows.
     """
 
     kind: Kind
@@ -93,6 +96,7 @@ class Finding:
     cannot_say: str
     times: Mapping[str, Any] = field(default_factory=dict)
     effect: Mapping[str, Any] = field(default_factory=dict)
+    scope: Mapping[str, Any] = field(default_factory=dict)
     covers: frozenset[tuple[str, int]] = frozenset()
     count: int = 1
     at: int = 0
@@ -106,6 +110,15 @@ class Finding:
         ]  # fmt: skip
         return f"{self.kind}-{blake2b(jsonvalue.canonical(content), digest_size=6).hexdigest()}"
 
+    @property
+    def fingerprint(self) -> str:
+        """The same fault in another recording has the same one: no run, no episode, no ids, no values."""
+        content = [
+            self.kind, self.sub, re.sub(r"\d+", "*", self.pointer),
+            sorted({(w.role, w.method, template_of(w.target.encode())) for w in self.exchanges}),
+        ]  # fmt: skip
+        return f"{self.kind}-{blake2b(jsonvalue.canonical(content), digest_size=6).hexdigest()}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id, "kind": self.kind.value, "sub": self.sub, "grade": self.grade.value,
@@ -115,6 +128,7 @@ class Finding:
             "exchanges": [w.to_json() for w in self.exchanges], "snapshots": list(self.snapshots),
             "times": dict(self.times), "assumptions": list(self.assumptions), "ruled_out": list(self.ruled_out),
             "cannot_say": self.cannot_say, "effect": {key: plain(value) for key, value in self.effect.items()},
+            "scope": {key: plain(value) for key, value in self.scope.items()}, "fingerprint": self.fingerprint,
             "count": self.count, "reproduce": self.reproduce,
         }  # fmt: skip
 

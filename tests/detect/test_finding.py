@@ -34,6 +34,17 @@ def test_an_id_is_made_of_the_evidence_alone() -> None:
     assert replace(FINDING, values=("won", "lead")).id != FINDING.id
 
 
+def test_a_fingerprint_is_that_of_the_same_fault_in_another_recording() -> None:
+    def fault(run: str, target: str, pointer: str) -> Finding:
+        one = Witness(address=f"{run}/e#1", role="read", method="GET", target=target)
+        return replace(FINDING, run=run, episode=run, pointer=pointer, exchanges=(one,))
+
+    first = fault("r", "/deals/17?x=1", "/items/3/stage")
+    assert fault("s", "/deals/9", "/items/12/stage").fingerprint == first.fingerprint
+    assert fault("s", "/slots/9", "/items/12/stage").fingerprint != first.fingerprint
+    assert fault("s", "/deals/9", "/items/12/owner").fingerprint != first.fingerprint
+
+
 def test_findings_come_by_grade_then_by_time() -> None:
     def at(episode: str, grade: Grade = Grade.PROVEN, at: int = 0) -> Finding:
         return replace(FINDING, episode=episode, grade=grade, at=at)
