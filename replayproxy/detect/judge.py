@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replayproxy.core.rules import RuleBook
@@ -16,7 +16,7 @@ from replayproxy.detect.reference import Given, Reference, References, Start, st
 from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
 from replayproxy.detect.states import States
 from replayproxy.detect.sweep import Sweep, Swept
-from replayproxy.detect.verdicts import Rate, Word, rate, spread, verdict
+from replayproxy.detect.verdicts import Grounds, Rate, Word, rate
 
 LATER = "not part of this version"
 CHECKS = (Kind.STALE_READ, Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.NONDETERMINISM)
@@ -59,6 +59,15 @@ class Judgement:
     notes: tuple[str, ...]
     episodes: Mapping[str, Episode]
     unattributed: int
+    grounds: Grounds
+
+    def with_findings(self, findings: Iterable[Finding]) -> Judgement:
+        """The same with other findings: what they say of episodes and of the rate is said anew. Their order stays."""
+        kept = tuple(findings)
+        words, caught = self.grounds.say(kept)
+        return replace(
+            self, findings=kept, words=words, caught=caught, rate=rate(words, self.lost, self.counted)
+        )  # fmt: skip
 
 
 def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
@@ -168,17 +177,13 @@ def _judgement(
     references: References,
 ) -> Judgement:  # fmt: skip
     summaries = swept.summaries
-    envs = list(source.run.envs)
-    caught = spread((s.span for s in swept.summaries.values()), findings, across.clean_starts, envs)
-    by_episode: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        by_episode[finding.episode].append(finding)
     coverage = {name: _coverage(name, swept, across, siblings) for name in summaries}
-    words = {
-        name: verdict(by_episode[name], spread=name in caught, checked=coverage[name].checked)
-        if summaries[name].sealed else Word.UNKNOWN
-        for name in summaries
-    }  # fmt: skip
+    grounds = Grounds(
+        spans=tuple(s.span for s in summaries.values()), envs=tuple(source.run.envs),
+        clean_starts=frozenset(across.clean_starts), sealed=frozenset(n for n, s in summaries.items() if s.sealed),
+        checked={name: seen.checked for name, seen in coverage.items()},
+    )  # fmt: skip
+    words, caught = grounds.say(findings)
     counted = [name for name, s in summaries.items() if s.sealed and s.exchanges]
     lost = {name: s.lost for name, s in summaries.items() if s.lost}
     opened = {name: s.span.opened_wall for name, s in swept.summaries.items()}
@@ -197,6 +202,7 @@ def _judgement(
         if swept.provenance.full else (),
         episodes={name: s.episode for name, s in summaries.items()},
         unattributed=sum(not (e.is_reset or e.is_probe) for e in source.bucket.exchanges) if source.bucket else 0,
+        grounds=grounds,
     )  # fmt: skip
 
 

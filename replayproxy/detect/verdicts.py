@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import sqrt
 
@@ -53,6 +54,31 @@ def spread(
             elif instance in source:
                 caught.setdefault(span.name, source[instance])
     return caught
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What verdicts follow from beside the findings. `checked` by episode; `sealed`, `clean_starts`: their names."""
+
+    spans: tuple[Span, ...] = ()
+    envs: tuple[str, ...] = ()
+    clean_starts: frozenset[str] = frozenset()
+    sealed: frozenset[str] = frozenset()
+    checked: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def say(self, findings: Iterable[Finding]) -> tuple[dict[str, Word], dict[str, str]]:
+        """The verdict of every episode, and from where suspicion has spread to which."""
+        fallen = list(findings)
+        by_episode: dict[str, list[Finding]] = defaultdict(list)
+        for finding in fallen:
+            by_episode[finding.episode].append(finding)
+        caught = spread(self.spans, fallen, self.clean_starts, self.envs)
+        words = {
+            name: verdict(by_episode[name], spread=name in caught, checked=checked)
+            if name in self.sealed else Word.UNKNOWN
+            for name, checked in self.checked.items()
+        }  # fmt: skip
+        return words, caught
 
 
 def failed(exchanges: Sequence[Exchange]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replayproxy.core.values import Outcome
@@ -278,3 +280,18 @@ def test_refusals_are_no_equal_answers() -> None:
     judgement = hand.judge()
     assert judgement.words == {"e0": "unknown", "e1": "unknown"}
     assert "nondeterminism" in judgement.coverage["e1"].not_checked
+
+
+def test_with_other_findings_verdicts_spread_and_rate_are_said_anew() -> None:
+    bench = Bench(2)
+    rollouts(bench, bench.deployment("i", "leaky"), [f"e{n}" for n in range(8)], tasks=2)
+    judgement = bench.judge()
+    assert Word.POISONED in judgement.words.values()
+    assert judgement.with_findings(judgement.findings) == judgement
+    silent = judgement.with_findings(())
+    assert set(silent.words.values()) == {Word.CLEAN}
+    assert silent.caught == {}
+    assert (silent.rate.poisoned, silent.rate.episodes) == (0, judgement.rate.episodes)
+    doubtful = judgement.with_findings([replace(f, grade=Grade.SUSPECTED) for f in judgement.findings])
+    assert {doubtful.words[f.episode] for f in judgement.findings} == {Word.SUSPECT}
+    assert doubtful.caught == {}
