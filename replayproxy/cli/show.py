@@ -23,6 +23,7 @@ from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
 from replayproxy.session.look import Found
 from replayproxy.session.portrait import change, change_json, portrait, successive
+from replayproxy.session.trials import told_of
 from replayproxy.storage import Reader
 
 
@@ -90,7 +91,7 @@ def _episode(found: Found) -> tuple[Reader, Run, Episode]:
 def _text(found: Found, *, state: bool) -> Iterator[str]:
     named = found.resolved
     if named.finding is not None:
-        yield from finding_text(named.text, named.finding)
+        yield from finding_text(named.text, told_of(named.finding, found.reader.trials(named.run)))
     elif named.episode is None:
         yield from run_lines(found.reader, named.run)
     elif named.snapshot is not None:
@@ -119,7 +120,7 @@ def _changes(found: Found, seq: int | None) -> Iterator[Any]:
 def _document(found: Found, *, state: bool) -> dict[str, Any]:
     named = found.resolved
     if named.finding is not None:
-        return named.finding
+        return told_of(named.finding, found.reader.trials(named.run))
     if named.episode is None:
         return run_json(found.reader, named.run)
     if named.snapshot is not None:

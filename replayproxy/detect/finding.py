@@ -39,6 +39,12 @@ class Blame(StrEnum):
     UNDECIDED = "undecided"
 
 
+# What a document has as it is, may have, and has as a list.
+_TEXTS = ("sub", "blame_reason", "run", "episode", "lane", "pointer", "reproduce", "title", "cannot_say")
+_MORE = ("times", "effect", "scope", "count", "at")
+_LISTS = ("snapshots", "assumptions", "ruled_out")
+_WITNESS = ("method", "target", "status", "lane", "fwd", "up_end", "wall", "pointer", "value")
+
 STRENGTH = {grade: rank for rank, grade in enumerate(Grade)}
 CONVINCING = frozenset({Grade.PROVEN, Grade.CONFIRMED})
 
@@ -65,6 +71,12 @@ class Witness:
             "status": self.status, "lane": self.lane, "fwd": self.fwd, "up_end": self.up_end, "wall": self.wall,
             "pointer": self.pointer, "value": plain(self.value),
         }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Witness:
+        """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(**{name: document[name] for name in ("address", "role")},
+                   **{name: document[name] for name in _WITNESS if name in document})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +141,25 @@ class Finding:
             "times": dict(self.times), "assumptions": list(self.assumptions), "ruled_out": list(self.ruled_out),
             "cannot_say": self.cannot_say, "effect": {key: plain(value) for key, value in self.effect.items()},
             "scope": {key: plain(value) for key, value in self.scope.items()}, "fingerprint": self.fingerprint,
-            "count": self.count, "reproduce": self.reproduce,
+            "count": self.count, "at": self.at, "reproduce": self.reproduce,
         }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Finding:
+        """The finding that a document tells, with the same id; what it covers is not told. Raises KeyError, TypeError
+        or ValueError for what is no such document."""
+        given: dict[str, Any] = {name: document[name] for name in _TEXTS}
+        given |= {name: document[name] for name in _MORE if name in document}
+        expected, found = document["values"]
+        given |= {name: tuple(document[name]) for name in _LISTS}
+        return cls(
+            kind=Kind(document["kind"]),
+            grade=Grade(document["grade"]),
+            blame=Blame(document["blame"]),
+            values=(expected, found),
+            exchanges=tuple(map(Witness.from_json, document["exchanges"])),
+            **given,
+        )
 
 
 def in_order(findings: Iterable[Finding], opened: Mapping[str, int]) -> list[Finding]:

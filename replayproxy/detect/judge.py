@@ -82,7 +82,8 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     covered = frozenset(pair for finding in findings for pair in finding.covers)
     siblings = Siblings(source, swept, references, near)
     findings += siblings.run(covered)
-    return _judgement(source, swept, across, siblings, findings, references)
+    amended = [finding for finding in source.amend(findings) if finding.episode in swept.summaries]
+    return _judgement(source, swept, across, siblings, amended, references)
 
 
 def _starts(swept: Swept, near: Beside) -> list[Start]:

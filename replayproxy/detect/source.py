@@ -9,6 +9,7 @@ from datetime import date
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.cells import Paths, Tables
+from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
@@ -28,6 +29,8 @@ class Source:
     bucket: Trace | None = None
     rules: Sequence[Rule] = ()
     today: date | None = None  # the day that rules are measured by
+    amend: Callable[[Sequence[Finding]], Sequence[Finding]] = tuple
+    """What sending findings again has made of them: raised grades, and faults that only a trial showed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

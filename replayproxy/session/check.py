@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from replayproxy.core.rules import Rule
@@ -17,6 +18,7 @@ from replayproxy.detect.states import States, envs_of, starts, whole
 from replayproxy.errors import DamagedRecord, Problem, UnknownAddress, WrongUsage
 from replayproxy.session.check_document import Demands, document, exit_code
 from replayproxy.session.look import Stores
+from replayproxy.session.trials import with_trials
 from replayproxy.storage import Reader, open_store
 from replayproxy.storage.archive import Archive
 
@@ -76,7 +78,8 @@ def check(
     """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one."""
     found = []
     for reader, run, only in _asked(stores, addresses):
-        source = replace(_source(stores, reader, run, progress), rules=rules, today=today)
+        amend = partial(with_trials, trials=reader.trials(run))
+        source = replace(_source(stores, reader, run, progress), rules=rules, today=today, amend=amend)
         judgement = judge_run(source, given=_given(stores, demands.reference, source))
         saved = _save(reader, run, document(judgement, demands, None) | {"checked_wall": now})
         found.append(Checked(judgement=judgement, only=only, demands=demands, saved=saved))

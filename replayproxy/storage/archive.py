@@ -2,7 +2,8 @@
 
     file     magic, format u32, format of the records u32, frames; all numbers are big-endian
     frame    kind u8, length of key u16, length of value u32, key, value, checksum 16
-    kinds    R run, E episode, B blob, X exchange, S snapshot, V event, C check, Z end: the number of frames, u64
+    kinds    R run, E episode, B blob, X exchange, S snapshot, V event, C check, T trial,
+             Z end: the number of frames, u64
 
 A frame's checksum is BLAKE2b-128 over the checksum before it (at first: the head of the file) and the frame: each
 record is checked by itself, and the last one speaks for the whole file. Keys are those of the store's databases, with
@@ -32,12 +33,13 @@ from replayproxy.storage.layout import DATABASES, FORMAT, episode_name_key, u64
 from replayproxy.storage.scan import RECORDS, Scan
 
 MAGIC = b"replayproxy archive\n"
-ARCHIVE_FORMAT = 1
+ARCHIVE_FORMAT = 2
+"""2 has trials besides; an archive of format 1 is read as one of 2 without any."""
 
 END = b"Z"
 KINDS = {b"R": "runs", b"E": "episodes", b"B": "blobs", b"X": "exchanges", b"S": "snapshots", b"V": "events",
-         b"C": "checks"}  # fmt: skip
-KEY_LENGTHS = {b"R": 8, b"E": 16, b"B": 32, b"X": 18, b"S": 12, b"V": 24, b"C": 8}
+         b"C": "checks", b"T": "trials"}  # fmt: skip
+KEY_LENGTHS = {b"R": 8, b"E": 16, b"B": 32, b"X": 18, b"S": 12, b"V": 24, b"C": 8, b"T": 20}
 
 RECORD_MOST = 256 * 1024 * 1024
 """Bytes of one record, packed or not: what claims more is refused before memory is taken for it."""
@@ -153,7 +155,7 @@ class Archive:
                 f" {records}; this one knows {ARCHIVE_FORMAT}, {FORMAT})",
                 hint="upgrade replayproxy",
             )
-        if own != ARCHIVE_FORMAT or records != FORMAT:
+        if not 1 <= own <= ARCHIVE_FORMAT or records != FORMAT:
             raise Broken(f"its format numbers are {own} and {records}")
         self._last = blake2b(head, digest_size=_CHECK).digest()
 

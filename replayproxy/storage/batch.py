@@ -25,9 +25,10 @@ from replayproxy.storage.layout import (
     event_key,
     exchange_key,
     snapshot_key,
+    trial_key,
     u64,
 )
-from replayproxy.storage.scans import seal_of
+from replayproxy.storage.scans import keys_under, seal_of
 
 
 @dataclass(slots=True)
@@ -92,6 +93,10 @@ class Batch:
     def check(self, run_key: int, document: Mapping[str, Any]) -> None:
         self.put("checks", u64(run_key), cold.encode_document(document))
         self.put("meta", META_LAST_CHECK, u64(run_key))
+
+    def trial(self, run_key: int, document: Mapping[str, Any]) -> None:
+        wall, record, dbs = int(document["wall"]), cold.encode_document(document), self.env.dbs
+        self.steps.append(Step(apply=lambda txn: put_trial(txn, dbs, run_key, wall, record)))
 
     def update_episode(self, episode: Episode, future: Future[Any] | None, *, seal: bool = False) -> None:
         cold.encode_episode(episode, 0)  # what cannot be encoded fails here, before the transaction
@@ -166,6 +171,16 @@ def update_episode(txn: Any, dbs: dict[str, Any], episode: Episode, *, seal: boo
         kept = replace(kept, state=EpisodeState.SEALED)
     txn.put(key, cold.encode_episode(kept, session), db=dbs["episodes"])
     return replace(kept, state=EpisodeState.INCOMPLETE) if kept.seal and kept.faults else kept
+
+
+def put_trial(txn: Any, dbs: dict[str, Any], run_key: int, wall: int, record: bytes) -> None:
+    """Under the next free number of its instant; applied again after a failed commit it is still there once."""
+    last = -1
+    for key in keys_under(txn, dbs["trials"], trial_key(run_key, wall, 0)[:16]):
+        if bytes(txn.get(key, db=dbs["trials"])) == record:
+            return
+        last = int.from_bytes(key[16:], "big")
+    txn.put(trial_key(run_key, wall, last + 1), record, db=dbs["trials"])
 
 
 def add_fault(txn: Any, dbs: dict[str, Any], run_key: int, key: int, reason: str) -> None:

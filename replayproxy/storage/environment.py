@@ -20,7 +20,7 @@ import lmdb
 
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import locks
-from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, META_FORMAT
+from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, LATER, META_FORMAT
 
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32)
 """Address space asked for, largest first: it costs nothing on disk, and cannot grow while others have it open."""
@@ -106,6 +106,14 @@ class Environment:
     def forget_the_dead(self) -> None:
         """Frees what readers that were killed still hold: old pages would never be used again."""
         self.env.reader_check()
+
+    def complete(self) -> None:
+        """Makes the databases that an earlier version's store lacks. For writers: reading changes no byte."""
+        for name in LATER - set(self.dbs):
+            try:
+                self.dbs[name] = self.env.open_db(name.encode())
+            except lmdb.Error as error:
+                raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
 
     def moved(self) -> bool:
         """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
@@ -230,11 +238,22 @@ def _databases(directory: Path, env: lmdb.Environment, *, create: bool) -> dict[
 
 def _handles(env: lmdb.Environment) -> dict[str, Any]:
     if env.flags()["readonly"]:
-        return {name: env.open_db(name.encode(), create=False) for name in DATABASES}
+        return _there(env, None)
     # A handle opened in a read transaction is gone with it. This write transaction changes nothing, so LMDB writes
     # nothing at its end, and the file's bytes and times stay (tested).
     with env.begin(write=True) as txn:
-        return {name: env.open_db(name.encode(), txn=txn, create=False) for name in DATABASES}
+        return _there(env, txn)
+
+
+def _there(env: lmdb.Environment, txn: Any) -> dict[str, Any]:
+    found = {}
+    for name in DATABASES:
+        try:
+            found[name] = env.open_db(name.encode(), txn=txn, create=False)
+        except lmdb.NotFoundError:
+            if name not in LATER:
+                raise
+    return found
 
 
 class NewerFormat(StoreTrouble):

@@ -23,8 +23,12 @@ DATABASES = (
     "events",  # episode, ns, session, number -> record
     "blobs",  # content address -> compressed bytes: pieces of bodies, nodes of snapshot trees
     "checks",  # run -> record: the check document last saved
+    "trials",  # run, wall clock in ns, number -> record: what came of sending a finding again
     "removed",  # run, or run and episode -> wall clock in ns of the removal
 )
+
+LATER = frozenset({"trials"})
+"""Databases that stores of this format did not have from the first: where one is missing it is empty."""
 
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
@@ -46,6 +50,7 @@ _PAIR = struct.Struct(">QQ")
 _EXCHANGE = struct.Struct(">QQH")
 _SNAPSHOT = struct.Struct(">QI")
 _EVENT = struct.Struct(">QQIL")
+_TRIAL = struct.Struct(">QQI")
 
 U64_MAX = 2**64 - 1
 
@@ -83,3 +88,7 @@ def snapshot_key(episode: int, n: int) -> bytes:
 
 def event_key(episode: int, at: int, session: int, count: int) -> bytes:
     return _EVENT.pack(episode, at, session & 0xFFFFFFFF, count & 0xFFFFFFFF)
+
+
+def trial_key(run: int, wall: int, n: int) -> bytes:
+    return _TRIAL.pack(run, wall, n)

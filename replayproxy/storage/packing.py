@@ -36,7 +36,8 @@ class Packer:
         self._blobs: set[bytes] = set()
 
     def run(self, reader: Reader, run: Run, episodes: Iterable[Episode], *, whole: bool) -> None:
-        """`whole`: all its episodes are among them, so that the check last saved for the run speaks of what is there.
+        """`whole`: all its episodes are among them, so that the check last saved for the run speaks of what is there;
+        so do the trials of its findings.
 
         Raises DamagedRecord when a record is not what was written: nothing is archived that would not be believed.
         """
@@ -46,8 +47,11 @@ class Packer:
         if whole:
             with reader.env.reading() as txn:
                 check = txn.get(u64(run.key), db=reader.env.dbs["checks"])
+                trials = list(under(txn, reader.env.dbs["trials"], u64(run.key))) if "trials" in reader.env.dbs else []
             if check is not None:
                 self._put(b"C", key, check, "checks")
+            for at, raw in trials:
+                self._put(b"T", key + at[8:], raw, "trials")
         for episode in episodes:
             self._episode(reader, run, episode)
 

@@ -266,6 +266,14 @@ class Reader(Contents):
         run = self._run(key, record)
         return run, self._document(f"the check of run {run.name}", raw)
 
+    def trials(self, run: Run) -> list[dict[str, Any]]:
+        """What came of sending findings of a run again, in the order of time. They stay through a new check."""
+        if "trials" not in self._env.dbs:
+            return []
+        with self._env.reading() as txn:
+            records = [raw for _, raw in under(txn, self._env.dbs["trials"], u64(run.key))]
+        return [self._document(f"a trial of run {run.name}", raw) for raw in records]
+
     def resolve(self, address: str) -> Resolved:
         """What an address names in this store. Raises UnknownAddress."""
         return resolve(self, address)

@@ -30,7 +30,7 @@ from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 MOST_PAGES = 50
 """Damages of pages that are listed: where one is, there are often thousands."""
 
-RECORDS = ("runs", "episodes", "exchanges", "snapshots", "seals", "events", "checks", "blobs")
+RECORDS = ("runs", "episodes", "exchanges", "snapshots", "seals", "events", "checks", "trials", "blobs")
 """The stages that an archive has too; the others look at LMDB's own pages."""
 
 type Damage = dict[str, str]
@@ -60,6 +60,7 @@ class Scan:
             "seals": self.seals,
             "events": self.events,
             "checks": self.checks,
+            "trials": self.trials,
             "blobs": self.blobs,
         }
 
@@ -222,6 +223,16 @@ class Scan:
         last = self._txn.get(META_LAST_CHECK, db=self._dbs["meta"])
         if last is not None and not self._has("checks", last):
             yield _damage("check", self._runs.get(number(last), "?"), "the last check is not there")
+
+    def trials(self) -> Iterator[Damage]:
+        for key, raw in self._all("trials") if "trials" in self._dbs else ():
+            where = f"a trial of {self._runs.get(number(key[:8]), f'run {number(key[:8])}')}"
+            if not self._has("runs", key[:8]):
+                yield _damage("trial", where, "its run is not there")
+            try:
+                cold.decode_document(raw)
+            except Broken as broken:
+                yield _damage("trial", where, broken)
 
     def blobs(self) -> Iterator[Damage]:
         for address, raw in self._all("blobs"):

@@ -58,10 +58,17 @@ def _run(
                     intake.put(db, number + key[8:], record)
                     count[db] += 1
         check = txn.get(u64(run.key), db=archive.dbs["checks"])
+        trials = list(under(txn, archive.dbs["trials"], u64(run.key)))
     if check is not None:
         if made.name == run.name and not append:
             intake.put("checks", u64(made.key), check)
             count["checks"] += 1
         else:  # its findings name addresses, and its verdicts all episodes of a run
             left["the check that was saved for the run (run `replayproxy check` again)"] += 1
+    if trials and made.name == run.name and not append:
+        for key, raw in trials:
+            intake.put("trials", u64(made.key) + key[8:], raw)
+            count["trials"] += 1
+    elif trials:  # the findings that they name are those of a run of another name
+        left["what came of sending its findings again"] += len(trials)
     return made

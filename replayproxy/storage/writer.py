@@ -52,6 +52,7 @@ class Writer:
             if exclusive:
                 locks.sweep(env.path)
             env.forget_the_dead()
+            env.complete()
             self._numbers = Numbers(env)
             self._locks = locks.WriterLocks(env.path, self._numbers.session, recorder)
         except BaseException:
@@ -220,6 +221,14 @@ class Writer:
     def put_check(self, run_key: int, document: Mapping[str, Any]) -> None:
         """Keeps the check document of a run, and that it is the last one."""
         self._queue.put(Work(lambda batch: batch.check(run_key, document)))
+
+    def put_trial(self, run_key: int, document: Mapping[str, Any]) -> None:
+        """Keeps what came of sending a finding again (`session.trials`): beside the check, and through the next one.
+        `document["wall"]` is its place in time."""
+        held = dict(document)
+        if not 0 <= int(held["wall"]) <= U64_MAX:
+            raise ValueError(f"{held['wall']} is no instant")
+        self._queue.put(Work(lambda batch: batch.trial(run_key, held)))
 
     # The queue
 

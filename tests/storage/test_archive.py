@@ -47,6 +47,8 @@ def filled(path: Path) -> Path:
         bucket = writer.open_episode(episode(UNATTRIBUTED, run_key=made.key))
         writer.put_exchange(bucket.key, exchange(carrier="no carrier"))
         writer.put_check(made.key, {"run": "nightly", "findings": [], "verdicts": {"a": "clean"}})
+        for at in (7, 7, 6):
+            writer.put_trial(made.key, {"finding": f"race-{at}", "wall": at, "k": 1, "n": 5})
         writer.close()
     return path
 
@@ -54,7 +56,7 @@ def filled(path: Path) -> Path:
 def everything(reader: Reader, name: str = "nightly") -> list[Any]:
     """A run's values without the numbers that a store gives."""
     one = reader.run(name)
-    listed: list[Any] = [one.meta, one.snapshots, one.envs, reader.check(one)]
+    listed: list[Any] = [one.meta, one.snapshots, one.envs, reader.check(one), reader.trials(one)]
     for e in [*reader.episodes(one), reader.episode(one, UNATTRIBUTED)]:
         held = [(x, [b"".join(reader.pieces(b)) for b in bodies(x)]) for x in reader.exchanges(e)]
         shots = [(s, prolly.rows(s.root, reader.node) if s.root else None) for s in reader.snapshots(e)]
@@ -101,7 +103,7 @@ def test_what_an_archive_gives_is_what_the_store_had(archive: Path, tmp_path: Pa
     with open_store(tmp_path / "source") as store:
         told = everything(store.reader())
     with open_archive(archive) as opened:
-        assert [state[3] for state in everything(Reader(opened))[4::4]] == ["sealed", "incomplete", "incomplete"]
+        assert [state[3] for state in everything(Reader(opened))[5::4]] == ["sealed", "incomplete", "incomplete"]
         assert everything(Reader(opened)) == told
     counted = taken(archive, tmp_path / "target")
     assert counted.runs == ("nightly",)
@@ -117,9 +119,9 @@ def test_records_are_moved_and_not_written_anew(archive: Path, tmp_path: Path) -
     found = []
     for path in (tmp_path / "source", tmp_path / "target"):
         with open_store(path) as store, store.env.reading() as txn:
-            for db in ("exchanges", "snapshots", "events", "blobs", "checks"):
+            for db in ("exchanges", "snapshots", "events", "blobs", "checks", "trials"):
                 found.append([bytes(value) for _, value in txn.cursor(store.env.dbs[db])])
-    assert found[:5] == found[5:]
+    assert found[:6] == found[6:]
     assert all(found)
 
 
@@ -145,7 +147,7 @@ def test_a_taken_name_is_refused_and_another_one_taken(archive: Path, tmp_path: 
     assert "the check that was saved" in next(iter(told.left))
     with open_store(target) as store:
         assert [one.name for one in store.reader().runs()] == ["nightly", "again"]
-        assert everything(store.reader(), "again")[4:] == everything(store.reader())[4:]
+        assert everything(store.reader(), "again")[5:] == everything(store.reader())[5:]
     with pytest.raises(WrongUsage, match="an episode named 'nightly/a' exists already"):
         taken(archive, target, append=True)
     assert verify(target).damaged == []
