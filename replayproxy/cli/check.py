@@ -60,7 +60,7 @@ def command(
     with open_reader(stores) as opened:
         parts = check(
             opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(),
-            today=_today(), progress=_progress(),
+            today=_today(), progress=_progress(), eventual={env: found.eventual(env) for env in found.env},
         )  # fmt: skip
         named = [opened.find(address) for address in addresses]
     unsaved = {part.judgement.run: part.saved for part in parts}

@@ -133,7 +133,7 @@ class Recorder:
         return {
             env.name: EnvWiring(
                 name=env.name, upstream=env.upstream, listener=urls.get(env.name, ""),
-                reset=_kept(resets.get(env.name)), reads=env.reads,
+                reset=_kept(resets.get(env.name)), reads=env.reads, eventual=dict(env.eventual),
                 options={
                     "host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None,
                     "as": env.variable, **({"tls": True} if env.tls else {}),
