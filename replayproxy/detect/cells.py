@@ -72,7 +72,7 @@ class Tables:
         self.single = dict(single)
         self._by_name: dict[str, str] = {}
         for name in sorted(names, key=len, reverse=True):
-            self._by_name[_spoken(name.rpartition(".")[2])] = name
+            self._by_name[_spoken(re.split(r"[.:]", name.rstrip(":"))[-1])] = name  # a schema's, or a key's prefix
             self._by_name[_spoken(name)] = name
 
     def find(self, segment: str) -> str | None:
