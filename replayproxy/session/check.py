@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from replayproxy.core.rules import Rule
@@ -14,10 +13,13 @@ from replayproxy.core.values import UNATTRIBUTED, Episode, Run, Trace
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.detect.judge import Judgement, judge_run
 from replayproxy.detect.reference import Given, Reference, References, start_of
+from replayproxy.detect.silence import Silence
 from replayproxy.detect.source import Source
 from replayproxy.detect.states import States, envs_of, starts, whole
 from replayproxy.errors import DamagedRecord, Problem, UnknownAddress, WrongUsage
+from replayproxy.session.baseline import Baseline
 from replayproxy.session.check_document import Demands, document, exit_code
+from replayproxy.session.check_known import NOTHING_KNOWN, Acquaintance, acquainted
 from replayproxy.session.look import Stores
 from replayproxy.session.trials import with_trials
 from replayproxy.storage import Reader, open_store
@@ -35,6 +37,7 @@ class Checked:
     judgement: Judgement
     only: frozenset[str] | None
     demands: Demands
+    about: Acquaintance = NOTHING_KNOWN
     saved: str = ""  # why the document could not be saved; "" it was
 
     @property
@@ -43,11 +46,11 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """The document of `check --json` for one run."""
-        return document(self.judgement, self.demands, self.only)
+        return document(self.judgement, self.demands, self.only, self.about)
 
     @property
     def exit(self) -> int:
-        return int(exit_code(self.judgement, self.demands, self.only))
+        return int(exit_code(self.judgement, self.demands, self.only, self.about))
 
 
 def fail_on(text: str) -> frozenset[Grade]:
@@ -74,29 +77,19 @@ def required(text: str | None) -> tuple[Kind, ...]:
 
 def check(
     stores: Stores, addresses: Sequence[str], demands: Demands, *, rules: Sequence[Rule] = (),
-    today: date | None = None, now: int, progress: Progress | None = None,
-    eventual: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    today: date | None = None, now: int, progress: Progress | None = None, silences: Sequence[Silence] = (),
+    baseline: Baseline | None = None,
 ) -> list[Checked]:  # fmt: skip
-    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one.
-
-    `eventual`: what today's config says of writes that act after their answer, by environment; it stands for what the
-    run was recorded with.
-    """
+    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one."""
     found = []
     for reader, run, only in _asked(stores, addresses):
         amend = partial(with_trials, trials=reader.trials(run))
-        source = replace(
-            _source(stores, reader, _acting(run, eventual), progress), rules=rules, today=today, amend=amend
-        )
-        judgement = judge_run(source, given=_given(stores, demands.reference, source))
-        saved = _save(reader, run, document(judgement, demands, None) | {"checked_wall": now})
-        found.append(Checked(judgement=judgement, only=only, demands=demands, saved=saved))
+        source = replace(_source(stores, reader, run, progress), rules=rules, today=today, amend=amend)
+        judged = judge_run(source, given=_given(stores, demands.reference, source))
+        judgement, about = acquainted(judged, silences, baseline or {}, today)
+        saved = _save(reader, run, document(judgement, demands, None, about) | {"checked_wall": now})
+        found.append(Checked(judgement=judgement, only=only, demands=demands, about=about, saved=saved))
     return found
-
-
-def _acting(run: Run, eventual: Mapping[str, Mapping[str, float]]) -> Run:
-    envs = {name: replace(env, eventual=eventual.get(name) or env.eventual) for name, env in run.envs.items()}
-    return replace(run, envs=envs)
 
 
 def _asked(stores: Stores, addresses: Sequence[str]) -> list[tuple[Reader, Run, frozenset[str] | None]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+from replayproxy.errors import StoreTrouble, WrongUsage
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -17,3 +20,31 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def replaced(path: Path, data: bytes) -> None:
+    """A file that is there whole or as it was before; one that exists is replaced and keeps its mode."""
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.absolute().parent)
+    except OSError as error:
+        raise WrongUsage(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except OSError as error:
+        raise StoreTrouble(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    finally:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+
+
+def _umask() -> int:
+    """The process's mask; there is no way to read it but to set it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

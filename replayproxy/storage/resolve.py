@@ -68,7 +68,7 @@ def _finding(reader: Lookup, text: str, wanted: str) -> Resolved:
     if last is None:
         raise UnknownAddress(f"no finding {text}: nothing was checked in this store", hint="replayproxy check RUN")
     for run, document in _checks(reader, last):
-        for number, finding in enumerate(document.get("findings", ()), 1):
+        for number, finding in enumerate([*document.get("findings", ()), *document.get("silenced", ())], 1):
             names = {finding.get("id"), finding.get("number"), finding.get("stable_id")}
             if wanted in names or (run == last[0] and wanted == f"F{number}"):
                 return Resolved(text=text, run=run, finding=finding)
