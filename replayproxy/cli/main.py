@@ -27,6 +27,7 @@ COMMANDS = {
     "redrive": ("redrive", "Send the recorded requests to a live environment."),
     "diff": ("diff", "Compare two episodes, or two runs."),
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
+    "mask": ("mask", "Mark, or drop, the rollouts of poisoned episodes."),
     "ls": ("ls", "List runs, or the episodes of a run."),
     "show": ("show", "Show an episode, an exchange, a snapshot or a finding."),
     "export": ("export", "Write recordings as HAR, flow file or archive."),
@@ -40,7 +41,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["reproduce", "race", "blame", "grep", "mask", "annotate", "gc", "merge"]
+    ["reproduce", "race", "blame", "grep", "annotate", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 
