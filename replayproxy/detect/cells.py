@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -90,6 +91,12 @@ class Tables:
                 return Place(table=table, key=None, only=self.single.get(table))
             return Place(table=table, key=rest[0], rest=rest[1:])
         return None
+
+    def named(self, target: bytes) -> tuple[Row, ...]:
+        """Every row that the path names on its way: of `/slots/8/holds` the slot, also where `holds` is a table too."""
+        parts = segments(target)
+        found = ((self.find(table), key) for table, key in pairwise(parts))
+        return tuple(Row(table, key) for table, key in found if table is not None and self.find(key) is None)
 
 
 class Paths(Tables):
@@ -180,6 +187,16 @@ def created(seen: View, place: Place | None, tables: Tables) -> Shown | None:
         return None
     key = key_of(members, place.table)
     return None if key is None else Shown(row=Row(place.table, key), members=members, at=at, listed=False)
+
+
+def members_of(seen: View, place: Place | None) -> Mapping[str, Any]:
+    """The members of the one object that an answer is about; none for any other document."""
+    if seen.kind is not Kind.JSON or not isinstance(seen.value, dict):
+        return {}
+    if place is not None and place.key:
+        found = _object(seen.value, place.key)
+        return found[1] if found is not None else {}
+    return _unwrapped(seen.value)[1]
 
 
 def key_of(item: Mapping[str, Any], table: str) -> str | None:

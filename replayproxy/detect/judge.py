@@ -18,8 +18,7 @@ from replayproxy.detect.states import States
 from replayproxy.detect.sweep import Sweep, Swept
 from replayproxy.detect.verdicts import Grounds, Rate, Word, rate
 
-LATER = "not part of this version"
-CHECKS = (Kind.STALE_READ, Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.NONDETERMINISM)
+CHECKS = tuple(Kind)
 
 MAX_FORMS = 8
 """Different start states of one task and seed whose episodes are compared among themselves."""
@@ -82,6 +81,7 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     covered = frozenset(pair for finding in findings for pair in finding.covers)
     siblings = Siblings(source, swept, references, near)
     findings += siblings.run(covered)
+    findings += swept.races.findings()
     amended = [finding for finding in source.amend(findings) if finding.episode in swept.summaries]
     return _judgement(source, swept, across, siblings, amended, references)
 
@@ -222,8 +222,10 @@ def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Co
         Kind.STATE_BLEED: across.why.get(name, "no snapshots"),
         Kind.DIRTY_RESET: across.why.get(name, "no snapshots"),
         Kind.NONDETERMINISM: siblings.why.get(name, ""),
-        Kind.RACE: LATER,
-        Kind.LOST_UPDATE: LATER,
+    }
+    why |= {
+        kind: by_name.get(name, swept.stale_coverage.get(name, "no exchanges"))
+        for kind, by_name in swept.races.why.items()
     }
     if not swept.summaries[name].exchanges:
         why |= dict.fromkeys(CHECKS, "no exchanges")

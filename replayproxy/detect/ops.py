@@ -14,8 +14,19 @@ from typing import Any
 
 from replayproxy.core.canonical import Kind, View, all_fields
 from replayproxy.core.effects import is_write
-from replayproxy.core.values import Exchange, Outcome, Run
-from replayproxy.detect.cells import PATHS, Place, Row, Shown, Tables, asks_for_the_past, created, query_names, shown
+from replayproxy.core.values import Exchange, Fields, Outcome, Run
+from replayproxy.detect.cells import (
+    PATHS,
+    Place,
+    Row,
+    Shown,
+    Tables,
+    asks_for_the_past,
+    created,
+    members_of,
+    query_names,
+    shown,
+)
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
 from replayproxy.detect.views import Views
@@ -39,7 +50,9 @@ class Effect(Enum):
 class Op:
     """`sets`: (row, column) -> value, as far as request and answer agree on it. `rows`: what a read showed.
     `absent`: the row that a read said is not there. `fresh_for`: seconds for which the answer says that a cache may
-    keep it; 0.0: it says nothing, infinite: it came out of a cache."""
+    keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object that a write was
+    answered with; `about`: the rows of the state that its path names. `condition`: the version that a write demanded
+    (If-Match), `tag` the one that its answer bears (ETag), `once` the key under which a repeat is the same write."""
 
     episode: str
     seq: int
@@ -62,6 +75,21 @@ class Op:
     is_reset: bool = False
     wall: int = 0
     who: int = 0  # equal for requests with equal credentials
+    said: Mapping[str, Any] = field(default_factory=dict)
+    about: tuple[Row, ...] = ()
+    condition: str = ""
+    tag: str = ""
+    once: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was answered as done, and whatever it did lies within its interval."""
+        return self.effect is Effect.DONE and self.status is not None and 200 <= self.status < 400
+
+    @property
+    def refused(self) -> bool:
+        """Whether the answer says that nothing was done."""
+        return self.effect is Effect.DONE and self.status is not None and 400 <= self.status < 500
 
     def touches(self, row: Row, paths: bool) -> bool:
         """Whether the write may be about the row, by its path."""
@@ -97,11 +125,13 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         absent = Row(named.table, named.key)
     sets: Mapping[tuple[Row, str], str] = {}
     asked: Mapping[str, Any] = {}
+    said: Mapping[str, Any] = {}
     if effect is not Effect.NONE:
         sent = views.of(exchange.request.fields, exchange.request.body)
         asked = _asked(sent)
         if status is not None and 200 <= status < 300 and answer is not None:
             sets = _sets(exchange, named, by, sent, answer)
+        said = members_of(answer, named) if answer is not None else {}
     return Op(
         episode=episode, seq=exchange.seq, env=exchange.env, lane=exchange.lane,
         method=exchange.request.method.decode("ascii", "replace"),
@@ -112,7 +142,14 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall,
         who=hash(tuple(v for name in _CREDENTIALS for v in all_fields(exchange.request.fields, name))),
+        said=said, about=tables.named(exchange.request.target), condition=_field(exchange.request.fields, b"if-match"),
+        tag=_field(response.fields, b"etag") if response is not None else "",
+        once=_field(exchange.request.fields, b"idempotency-key"),
     )  # fmt: skip
+
+
+def _field(fields: Fields, name: bytes) -> str:
+    return b", ".join(all_fields(fields, name)).decode("latin-1")
 
 
 def _effect(exchange: Exchange, writes: bool) -> Effect:

@@ -15,6 +15,7 @@ from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
+from replayproxy.detect.race import Races
 from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
 from replayproxy.detect.spans import Span, in_time, span_of
 from replayproxy.detect.stale_read import Judged, look
@@ -45,6 +46,7 @@ class Swept:
     agreement: Agreement = field(default_factory=Agreement)
     ledger: Ledger = field(default_factory=Ledger)
     provenance: Provenance = field(default_factory=Provenance)
+    races: Races = field(default_factory=lambda: Races(""))
 
     def stale_reads(self, run: str) -> Iterator[Finding]:
         """What is left of the stale reads now that all is known of the members of answers."""
@@ -66,7 +68,7 @@ class Sweep:
         self._live: list[Extract] = []
         self._waiting: list[Extract] = []
         self._bucket: list[Op] | None = None
-        self.swept = Swept()
+        self.swept = Swept(races=Races(source.run.name))
 
     def run(self) -> Swept:
         run, provenance = self._source.run, self.swept.provenance
@@ -120,6 +122,7 @@ class Sweep:
         first = next((s for s in extract.snapshots if s.name == series.name), None)
         instance = instance_of(extract.span, series, first)
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
+        self.swept.races.look(extract.summary.name, timeline, own)
         if judged.stale:
             self._keep(extract.summary.name, timeline, judged, own)
         return _why_not(timeline, judged, own, self.swept.agreement)

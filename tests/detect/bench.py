@@ -38,6 +38,7 @@ class Deployment:
     lies: list[tuple[str, int]] = field(default_factory=list)  # (path, instant) of each stale answer
     counter: int = 100
     autoincrement: bool = False
+    gap_ms: float = 0.0
     wall: Callable[[], str] = lambda: "2023-11-14T22:13:20Z"
 
     def reset(self, task: str, seed: int) -> None:
@@ -59,7 +60,8 @@ class Deployment:
     def state(self) -> dict[str, Any]:
         return json.loads(json.dumps(self.tables))
 
-    def answer(self, now: int, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def answer(self, now: int, method: str, path: str, body: Any) -> Any:
+        """Status and document; or a function that gives them when it is called `gap_ms` later."""
         parts = path.partition("?")[0].strip("/").split("/")
         table = self.tables.get(parts[0])
         if table is None:
@@ -122,7 +124,8 @@ class Bench:
         return f"2023-11-14T22:{13 + (20 + seconds) // 60:02d}:{(20 + seconds) % 60:02d}.{rest // MS:03d}Z"
 
     def deployment(self, name: str = "i", *faults: str, **more: Any) -> Deployment:
-        return Deployment(name=name, faults=frozenset(faults), wall=self.wall, **more)
+        kind = more.pop("kind", Deployment)
+        return kind(name=name, faults=frozenset(faults), wall=self.wall, **more)
 
     # Time
 
@@ -181,7 +184,14 @@ class Bench:
         fwd = self._soon(0.05, 0.5)
 
         def effect() -> None:
-            status, document = opened.deployment.answer(self.now, method, path, body)
+            answered = opened.deployment.answer(self.now, method, path, body)
+            if callable(answered):  # what was looked up is acted on only later
+                self._at(self.now + round(opened.deployment.gap_ms * MS) + 1, lambda: acted(answered))
+            else:
+                self._at(self._soon(), lambda: done(*answered))
+
+        def acted(act: Callable[[], tuple[int, Any]]) -> None:
+            status, document = act()
             self._at(self._soon(), lambda: done(status, document))
 
         def done(status: int, document: Any) -> None:

@@ -1,0 +1,134 @@
+"""Writes that were acknowledged and then were nowhere: neither they nor anything that may have replaced them.
+
+A write answered with success says which value a cell has now. The first snapshot that begins after the answer shows
+it, unless another write replaced it. If no recorded write can have done so, and the snapshot shows what the cell held
+before, the write was lost: to a rival that wrote back the whole row as it had read it, or to nobody that is known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replayproxy.detect.cells import Row
+from replayproxy.detect.ops import ABSENT, PRESENCE, Effect, Op
+from replayproxy.detect.race_double import mentions
+from replayproxy.detect.timeline import Timeline, cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A write that a snapshot does not show. `columns`: the lost ones, in order; `value` and `old` of the first.
+
+    `rivals`: writes to the row (of a row that is missing whole: to its table) beside it or after it, that named other
+    columns. `before`, `after`: the snapshots around.
+    """
+
+    op: Op
+    row: Row
+    columns: tuple[str, ...]
+    value: str
+    old: str
+    rivals: tuple[Op, ...]
+    overlap: bool
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A write that a snapshot shows: this column of the table is what its answers say it is."""
+
+    env: str
+    table: str
+    column: str
+
+
+def look(timeline: Timeline, own: Sequence[Op]) -> Iterator[Lost | Kept]:
+    """What became of the writes of `own`. Linear in them, times the writes beside each."""
+    for op in own:
+        if not op.ok or not op.sets:
+            continue
+        before = bisect_left(timeline.line.done, op.fwd) - 1
+        after = bisect_right(timeline.line.begun, op.end)
+        if before < 0 or after >= len(timeline.shots):
+            continue
+        rows: dict[Row, list[str]] = {}
+        for row, column in op.sets:
+            if timeline.shows(row):
+                rows.setdefault(row, []).append(column)
+        for row, columns in rows.items():
+            yield from _row(timeline, op, row, columns, before, after)
+
+
+def _row(
+    timeline: Timeline, op: Op, row: Row, columns: Sequence[str], before: int, after: int
+) -> Iterator[Lost | Kept]:
+    old, new = timeline.row_at(row, before), timeline.row_at(row, after)
+    lost = []
+    for column in [PRESENCE] if op.sets.get((row, PRESENCE)) == cell(new, PRESENCE) == ABSENT else sorted(columns):
+        value = op.sets[row, column]
+        if value == cell(old, column):
+            continue
+        if cell(new, column) == value:
+            yield Kept(env=op.env, table=row.table, column=column)
+        elif cell(new, column) == cell(old, column) and _gone(timeline, op, row, column, value, after):
+            lost.append(column)
+    if lost and PRESENCE in lost:
+        lost = [PRESENCE]
+    if lost:
+        yield _lost(timeline, op, row, tuple(lost), before, after)
+
+
+def _lost(timeline: Timeline, op: Op, row: Row, lost: tuple[str, ...], before: int, after: int) -> Lost:
+    rivals = [other for other in _beside(timeline, op, after) if _rival(other, op, row, lost[0])]
+    return Lost(
+        op=op, row=row, columns=lost, value=op.sets[row, lost[0]], old=cell(timeline.row_at(row, before), lost[0]),
+        rivals=tuple(rivals), overlap=any(other.fwd <= op.end and op.fwd <= other.end for other in rivals),
+        before=before, after=after,
+    )  # fmt: skip
+
+
+def _beside(timeline: Timeline, op: Op, after: int) -> Iterator[Op]:
+    """The writes that may have taken effect after this one and before the snapshot had been read."""
+    done = timeline.line.done[after]
+    for other in (*timeline.writes.within(op.fwd, done), *timeline.writes.floating):
+        if (other.episode, other.seq) != (op.episode, op.seq) and other.fwd <= done and not other.refused:
+            yield other
+
+
+def _gone(timeline: Timeline, op: Op, row: Row, column: str, value: str, after: int) -> bool:
+    """Whether nothing that is recorded explains why the snapshot does not show the value, and no later one does."""
+    if any(may_set(timeline, other, row, column) for other in _beside(timeline, op, after)):
+        return False
+    later = (held for index, held in timeline.values(row, column) if index > after)
+    # A value that comes late was not lost. Who brings it is not asked: in doubt it was this write.
+    return value not in later
+
+
+def may_set(timeline: Timeline, op: Op, row: Row, column: str) -> bool:
+    """Whether the write may have given the cell a value. In doubt it may.
+
+    A PATCH of the row that names other columns sets those; what it does to this one is not its meaning. A write to
+    another row is about this one only if its words or the row it names mention it.
+    """
+    if op.refused or op.effect is Effect.NONE:
+        return False
+    if (op.episode, op.seq) in timeline.accounted:
+        return any(change.by is op and change.row == row for change in timeline.changes)
+    if op.is_reset or op.place is None or any(row == other and c == column for other, c in op.sets):
+        return True
+    if op.place.table == row.table and not op.place.rest:
+        if op.place.key is None:
+            return any(other == row for other, _ in op.sets) or op.method != "POST" or not op.ok
+        if op.place.key != row.key:
+            return False
+        return not (op.method == "PATCH" and op.asked and column != PRESENCE and column not in op.asked)
+    return row in op.about or op.place.table == row.table or mentions(op.asked, row)
+
+
+def _rival(other: Op, op: Op, row: Row, column: str) -> bool:
+    if other.place is None or other.place.table != row.table:
+        return False
+    return column == PRESENCE or other.place.key == row.key

@@ -1,0 +1,152 @@
+"""From claims and lost writes to findings: who is named, what is assumed, what was ruled out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from replayproxy.core import jsonvalue
+from replayproxy.detect.cells import Row
+from replayproxy.detect.finding import (
+    Blame,
+    Finding,
+    Grade,
+    Kind,
+    Witness,
+    exchange_address,
+    plain,
+    seconds,
+    snapshot_address,
+)
+from replayproxy.detect.history import NEVER
+from replayproxy.detect.ops import Op
+from replayproxy.detect.race_claims import Claim, Refusal
+from replayproxy.detect.race_double import Double
+from replayproxy.detect.stale_read import COVERAGE_GATE
+from replayproxy.detect.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What every finding of one state says alike: the run, the episode it falls on, its timeline, its lanes."""
+
+    run: str
+    episode: str
+    timeline: Timeline
+    lanes: int
+
+    def witness(self, op: Op, role: str, pointer: str = "", value: Any = None) -> Witness:
+        return Witness(
+            address=exchange_address(self.run, op.episode, op.seq), role=role, method=op.method, target=op.target,
+            status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall,
+            pointer=pointer, value=plain(value),
+        )  # fmt: skip
+
+    def shots(self, indices: Iterable[int]) -> tuple[str, ...]:
+        shots = self.timeline.shots
+        return tuple(snapshot_address(self.run, shots[i].episode, shots[i].snapshot) for i in sorted({*indices}))
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        total = len(self.timeline.changes)
+        share = self.timeline.explained / total if total else None
+        return {"cells_mapped": None, "write_coverage": share, "lanes": self.lanes}
+
+    def covered(self) -> str:
+        """Why the snapshots cannot carry a proof; "" they can."""
+        total, explained = len(self.timeline.changes), self.timeline.explained
+        if not self.timeline.shots:
+            return "there are no snapshots: writers that do not pass the proxy would go unnoticed"
+        if explained < COVERAGE_GATE * total:
+            return f"only {explained} of {total} state changes are explained by recorded writes"
+        return ""
+
+    def assumed(self) -> str:
+        return (
+            f"snapshots show the system of record, each row at one instant; {self.timeline.explained} of "
+            f"{len(self.timeline.changes)} state changes are explained by recorded writes"
+        )
+
+    def reproduce(self, env: str) -> str:
+        return f"replayproxy race {self.run}/{self.episode} --env {env}=URL"
+
+
+def interval(op: Op) -> tuple[int, int | None]:
+    return op.fwd, None if op.end == NEVER else op.end
+
+
+def pointer(row: Row, column: str) -> str:
+    """A cell of the state, as findings name it."""
+    return jsonvalue.pointer(row.table) + jsonvalue.pointer(row.key) + (jsonvalue.pointer(column) if column else "")
+
+
+def double_claim(told: Told, double: Double, wronged: Sequence[Claim]) -> Finding:
+    """The finding on the episode of `wronged`, as far as its own recording tells; `settled` gives it its grade."""
+    first, last = double.claims[0], wronged[0]
+    doubt = told.covered() or double.doubt
+    if not doubt and not double.agrees:
+        doubt = "no snapshot after the claims shows one of the holders in this column"
+    others = [claim for claim in double.claims if claim not in wronged]
+    at = pointer(last.row, last.column)
+    witnesses = [told.witness(c.op, "claim", jsonvalue.pointer(c.column), c.shown) for c in (*others, *wronged)]
+    covers = frozenset((claim.op.episode, claim.op.seq) for claim in wronged)
+    return Finding(
+        kind=Kind.RACE, sub="double-claim", grade=Grade.SUSPECTED if doubt else Grade.PROVEN, blame=Blame.ENVIRONMENT,
+        blame_reason="it granted one thing to two that asked for it",
+        run=told.run, episode=told.episode, lane=last.op.lane, pointer=at,
+        values=(plain(first.shown), plain(last.shown)), exchanges=tuple(witnesses), snapshots=told.shots(double.shots),
+        assumptions=(
+            f"{last.column} of {last.row.table} names who has the row, and one at a time has it",
+            "a claim takes effect within the time between its request and its answer", told.assumed(),
+        ),
+        ruled_out=_ruled_out(double),
+        reproduce=told.reproduce(last.op.env), title=_title(double, last),
+        cannot_say="which of the holders the environment means" + (f"; {doubt}" if doubt else ""),
+        times=_times(first, last),
+        effect={"granted": len(double.claims), "of": 1, "overlapped": double.overlap},
+        scope=told.scope, covers=covers, count=len(wronged), at=last.op.fwd,
+    )  # fmt: skip
+
+
+def _title(double: Double, last: Claim) -> str:
+    path = last.op.target.partition("?")[0]
+    beside = "side by side" if double.overlap else "one after the other"
+    return f"{len(double.claims)} claims of {last.row.table}/{last.row.key} were granted {beside}, the last by {path}"
+
+
+def _times(first: Claim, last: Claim) -> dict[str, Any]:
+    told = seconds(rival=interval(first.op), claim=interval(last.op))
+    return {name: at for name, at in told.items() if at is not None}
+
+
+def _ruled_out(double: Double) -> tuple[str, ...]:
+    refused = f"a release between the claims: {len(double.releases)} of {len(double.claims) - 1} needed"
+    told = [refused, "a snapshot between them that shows it free: none"]
+    if not double.same:
+        told.append("one claim sent again: each names a holder, or made a thing, of its own")
+    return tuple(told)
+
+
+def settled(finding: Finding, double: Double, run: str, refusal: Refusal | None, *, strong: bool) -> Finding | None:
+    """The finding once all refusals of the run are known; None: nothing shows that a second claim is a fault.
+
+    `strong`: the column's very name says that one holds it; without it, a change of hands may be lawful.
+    """
+    if refusal is not None:
+        address = exchange_address(run, refusal.episode, refusal.seq)
+        whom = "its own holder" if refusal.own else "another"
+        return replace(
+            finding,
+            ruled_out=(*finding.ruled_out, f"that a second claim is lawful: {address} refused one to {whom}"),
+        )
+    if double.same or not strong:
+        return None
+    if double.overlap:
+        return finding
+    if finding.grade is Grade.SUSPECTED:
+        return None
+    return replace(
+        finding, grade=Grade.SUSPECTED,
+        cannot_say=finding.cannot_say + "; whether taking it over is lawful: no claim of a held row was refused",
+    )  # fmt: skip
