@@ -76,7 +76,8 @@ def command(
     with open_reader(stores) as opened:
         parts = check(
             opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(), today=_today(),
-            progress=_progress(), silences=silences(found.silence), baseline=read_baseline(known) if known else None,
+            progress=_progress(), eventual={env: found.eventual(env) for env in found.env},
+            silences=silences(found.silence), baseline=read_baseline(known) if known else None,
         )  # fmt: skip
         named = [opened.find(address) for address in addresses]
     told = [part.to_json() for part in parts]

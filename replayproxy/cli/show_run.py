@@ -42,6 +42,8 @@ def _wiring(wiring: EnvWiring) -> Iterator[str]:
         yield "reset " + safe(" ".join(part for part in wiring.reset if part))
     if wiring.reads:
         yield "reads " + ", ".join(safe(line) for line in wiring.reads)
+    if wiring.eventual:
+        yield "eventual " + ", ".join(f"{safe(line)} within {s:g} s" for line, s in wiring.eventual.items())
 
 
 def run_json(reader: Reader, run: Run) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def run_json(reader: Reader, run: Run) -> dict[str, Any]:
         "envs": {
             name: {
                 "upstream": wiring.upstream, "listener": wiring.listener, "reads": list(wiring.reads),
+                "eventual": dict(wiring.eventual),
                 "reset": list(wiring.reset) if wiring.reset else None, "options": dict(wiring.options),
             }
             for name, wiring in run.envs.items()

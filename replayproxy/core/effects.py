@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replayproxy.core.canonical import Kind, field, split_target, view
@@ -27,6 +27,16 @@ def is_write(request: Request, reads: Sequence[str] = ()) -> bool:
     if calls is None:
         return True
     return any(call.get("method") == "tools/call" and f"tools/call {_tool_name(call)}" not in reads for call in calls)
+
+
+def acts_within(request: Request, eventual: Mapping[str, float]) -> float | None:
+    """The seconds after its answer within which the write is declared to have acted; None: nothing is declared.
+
+    `eventual` names requests as `reads` does. Where several lines match, the longest time counts.
+    """
+    path, _ = split_target(request.target)
+    times = [seconds for line, seconds in eventual.items() if _declared(line, request.method, path)]
+    return max(times, default=None)
 
 
 def _declared(line: str, method: bytes, path: bytes) -> bool:

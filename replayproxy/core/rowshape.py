@@ -40,5 +40,5 @@ def _blank(value: Any, at: tuple[str | int, ...]) -> Any:
 
 
 def noun_of(table: str) -> str:
-    """A table's own name, its schema left out."""
-    return re.split(r"[./]", table)[-1]
+    """A table's own name, its schema or prefix left out."""
+    return re.split(r"[./:]", table.rstrip(":"))[-1]

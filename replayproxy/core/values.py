@@ -261,6 +261,9 @@ class EnvWiring:
     listener: str = ""  # the URL agents were given, without a trailing slash
     reset: tuple[str, str, str] | None = None  # method, URL, body
     reads: tuple[str, ...] = ()  # "POST /search": requests declared to be reads
+    eventual: Mapping[str, float] = field(
+        default_factory=dict
+    )  # "POST /x": seconds after its answer until it has acted
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -19,7 +19,6 @@ from replayproxy.detect.finding import (
     snapshot_address,
     witness,
 )
-from replayproxy.detect.history import NEVER
 from replayproxy.detect.ops import Op
 from replayproxy.detect.provenance import Flow
 
@@ -156,7 +155,7 @@ def _writers(run: str, survivor: Survivor) -> Iterator[Witness]:
 def of_op(run: str, op: Op, role: str) -> Witness:
     return Witness(
         address=exchange_address(run, op.episode, op.seq), role=role, method=op.method, target=op.target,
-        status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall,
+        status=op.status, lane=op.lane, fwd=op.fwd, up_end=op.answered, wall=op.wall,
     )  # fmt: skip
 
 

@@ -67,13 +67,14 @@ class Shown:
 
 
 class Tables:
-    """The tables of one state, by the names that paths use. `single`: table -> the key of its only row."""
+    """The tables of one state, by the names that paths use. `single`: table -> the key of its only row; `called`:
+    what paths call a table beside its own name."""
 
-    def __init__(self, names: Iterable[str], single: Mapping[str, str]) -> None:
+    def __init__(self, names: Iterable[str], single: Mapping[str, str], called: Mapping[str, str] = {}) -> None:
         self.single = dict(single)
-        self._by_name: dict[str, str] = {}
+        self._by_name: dict[str, str] = {_spoken(word): name for word, name in called.items()}
         for name in sorted(names, key=len, reverse=True):
-            self._by_name[_spoken(name.rpartition(".")[2])] = name
+            self._by_name[_spoken(re.split(r"[.:]", name.rstrip(":"))[-1])] = name  # a schema's, or a key's prefix
             self._by_name[_spoken(name)] = name
 
     def find(self, segment: str) -> str | None:

@@ -1,7 +1,8 @@
 """An exchange as judgements see it: an operation with its interval, what it may have done, what it shows.
 
 The environment's effect lies in [fwd, up_end]. An exchange that had no whole answer, or an answer that says nothing
-about the effect (5xx, 202), may take effect at any time after it began.
+about the effect (5xx, 202), may take effect at any time after it began. Where the config declares that a write acts
+within some time after its answer (`eventual`), its interval ends only then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from replayproxy.core.canonical import Kind, View, all_fields
-from replayproxy.core.effects import is_write
+from replayproxy.core.effects import acts_within, is_write
 from replayproxy.core.values import Exchange, Fields, Outcome, Run
 from replayproxy.detect.cells import (
     PATHS,
@@ -74,6 +75,8 @@ class Op:
     query: tuple[str, ...] = ()
     is_reset: bool = False
     wall: int = 0
+    answered: int | None = None  # when its answer had come; `end` may be later where it acts afterwards
+    is_probe: bool = False
     who: int = 0  # equal for requests with equal credentials
     said: Mapping[str, Any] = field(default_factory=dict)
     about: tuple[Row, ...] = ()
@@ -106,8 +109,11 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
     """The exchange in the light of the tables of its environment's state."""
     wiring = run.envs.get(exchange.env)
     writes = is_write(exchange.request, wiring.reads if wiring else ()) or exchange.websocket is not None
-    effect = _effect(exchange, writes)
+    within = acts_within(exchange.request, wiring.eventual) if wiring and writes else None
+    effect = _effect(exchange, writes, declared=within is not None)
     end = exchange.times.up_end
+    if within is not None and end is not None and effect is Effect.DONE:
+        end += round(within * 1e9)
     place = tables.place(exchange.request.target)
     response = exchange.response
     whole = response is not None and exchange.outcome is Outcome.ANSWERED
@@ -140,7 +146,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         end=NEVER if end is None or effect is Effect.OPEN else end,
         effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, sets=sets, asked=asked,
         fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
-        wall=exchange.times.wall,
+        wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
         who=hash(tuple(v for name in _CREDENTIALS for v in all_fields(exchange.request.fields, name))),
         said=said, about=tables.named(exchange.request.target), condition=_field(exchange.request.fields, b"if-match"),
         tag=_field(response.fields, b"etag") if response is not None else "",
@@ -152,14 +158,15 @@ def _field(fields: Fields, name: bytes) -> str:
     return b", ".join(all_fields(fields, name)).decode("latin-1")
 
 
-def _effect(exchange: Exchange, writes: bool) -> Effect:
+def _effect(exchange: Exchange, writes: bool, *, declared: bool) -> Effect:
     if not writes or exchange.times.fwd is None or exchange.outcome in (Outcome.LOCAL, Outcome.REFUSED):
         return Effect.NONE
     status = exchange.response.status if exchange.response else None
     whole = exchange.outcome is Outcome.ANSWERED and exchange.times.up_end is not None
     if exchange.websocket is not None:
         return Effect.DONE if exchange.times.up_end is not None else Effect.OPEN
-    return Effect.DONE if whole and status is not None and status < 500 and status != 202 else Effect.OPEN
+    told = status is not None and status < 500 and (declared or status != 202)
+    return Effect.DONE if whole and told else Effect.OPEN
 
 
 def _asked(sent: View) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
-from replayproxy.detect.states import Series, States, records, series_of, starts, usable, whole
+from replayproxy.detect.states import Series, States, listing_of, records, series_of, starts, usable, whole
 from replayproxy.detect.verdicts import failed
 from replayproxy.detect.views import Views
 
@@ -145,7 +145,7 @@ class Extractor:
         for one in series:
             root = next((s.root for s in snapshots if s.name == one.name and usable(s) and s.root is not None), None)
             if root is not None:
-                found = self._states.tables(root)
+                found = self._states.tables(root, listing_of(self._run, one.name))
                 for env in one.envs:
                     self._known[env] = found
         return {env: self._known.get(env) or Paths() for env in self._run.envs}

@@ -17,7 +17,7 @@ from replayproxy.detect.finding import (
     seconds,
     snapshot_address,
 )
-from replayproxy.detect.history import NEVER, Verdict
+from replayproxy.detect.history import Verdict
 from replayproxy.detect.ops import PRESENCE, Op
 from replayproxy.detect.stale_read import COVERAGE_GATE, Judged, Sight, Stale
 from replayproxy.detect.timeline import Timeline
@@ -111,7 +111,7 @@ def _finding(
 
 
 def _times(read: Op, writer: Op | None, verdict: Verdict) -> dict[str, object]:
-    write = (writer.fwd, None if writer.end == NEVER else writer.end) if writer else None
+    write = (writer.fwd, writer.answered) if writer else None
     told = seconds(write=write, overwritten=read.fwd - verdict.delta, read=(read.fwd, read.end))
     return {name: at for name, at in told.items() if at is not None}
 
@@ -119,7 +119,7 @@ def _times(read: Op, writer: Op | None, verdict: Verdict) -> dict[str, object]:
 def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> Witness:
     return Witness(
         address=exchange_address(run, op.episode, op.seq), role=role, method=op.method, target=op.target,
-        status=op.status, lane=op.lane, fwd=op.fwd, up_end=None if op.end == NEVER else op.end, wall=op.wall,
+        status=op.status, lane=op.lane, fwd=op.fwd, up_end=op.answered, wall=op.wall,
         pointer=pointer, value=value,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ a finding can name a row also for an environment that shows its state as one JSO
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class States:
         self._load = load
         self._keep = keep
         self._rows: OrderedDict[bytes, Rows] = OrderedDict()
-        self._tables: dict[bytes, Tables] = {}
+        self._tables: dict[tuple[bytes, str], Tables] = {}
         self._changes: OrderedDict[tuple[bytes, bytes], list[RowChange]] = OrderedDict()
 
     def rows(self, root: bytes) -> Rows:
@@ -49,14 +50,17 @@ class States:
     def row(self, root: bytes, row: Row) -> Any | None:
         return self.rows(root).get(row.table, {}).get(row.key)
 
-    def tables(self, root: bytes) -> Tables:
-        if root not in self._tables:
+    def tables(self, root: bytes, listing: str = "") -> Tables:
+        """Its tables. `listing`: how paths call the one table of a document that is a list, or `{"data": [..]}`."""
+        if (root, listing) not in self._tables:
             if len(self._tables) > 256:
                 self._tables.clear()
             rows = self.rows(root)
             single = {table: next(iter(content)) for table, content in rows.items() if len(content) == 1}
-            self._tables[root] = Tables(rows, single)
-        return self._tables[root]
+            listed = [table for table, content in rows.items() if table != SCALARS and "" not in content]
+            called = {listing: listed[0]} if listing and len(listed) == 1 and len(rows) - len(listed) <= 1 else {}
+            self._tables[root, listing] = Tables(rows, single, called)
+        return self._tables[root, listing]
 
     def changes(self, a: bytes, b: bytes) -> list[RowChange]:
         """The rows that differ. Raises TooMuchChanged."""
@@ -104,7 +108,8 @@ def opened(rows: Rows) -> Rows:
         return rows
     document = rows[DOCUMENT][""]
     if not isinstance(document, dict):
-        return rows
+        items = _as_rows(DOCUMENT, document)
+        return rows if items is None else {DOCUMENT: items}
     tables: dict[str, dict[str, Any]] = {}
     for name, member in document.items():
         if isinstance(member, dict | list) and not member:
@@ -147,6 +152,15 @@ def envs_of(run: Run, name: str) -> frozenset[str]:
     """The environment that a snapshot's name begins with; all of them for any other name."""
     env = name.partition(".")[0]
     return frozenset({env}) if env in run.envs else frozenset(run.envs)
+
+
+_URL = re.compile(r"https?:https?://[^/?#,]+([^?#,]*)")
+
+
+def listing_of(run: Run, name: str) -> str:
+    """How paths call what an `http:` snapshot lists: the last segment of the path that it is read from."""
+    url = _URL.match(run.snapshots.get(name, ""))
+    return url[1].rstrip("/").rpartition("/")[2] if url else ""
 
 
 def records(series: Sequence[Series]) -> list[Series]:

@@ -10,12 +10,20 @@ from replayproxy.core.values import Fields, Outcome
 MARK = b"Replay-Local"
 """The header that every answer of the proxy's own carries; its value says why there was none of the environment's."""
 
+STOPPED = 471
+"""The status of what an episode asks after `--fail-fast` has stopped it. An unassigned 4xx: clients do not retry it."""
+
 _TITLES = {
     Outcome.REFUSED: "The environment cannot be reached",
     Outcome.INVALID: "The environment's answer cannot be carried",
     Outcome.TIMED_OUT: "The environment did not answer in time",
     Outcome.LOCAL: "The proxy cannot pass this request on",
 }
+
+
+def phrase(status: int) -> bytes:
+    """The reason phrase of a status line."""
+    return b"Episode Stopped" if status == STOPPED else HTTPStatus(status).phrase.encode()
 
 
 def problem(status: int, outcome: Outcome, detail: str) -> tuple[Fields, bytes]:
@@ -41,5 +49,5 @@ def problem(status: int, outcome: Outcome, detail: str) -> tuple[Fields, bytes]:
 def assembled(status: int, outcome: Outcome, detail: str) -> bytes:
     """The whole answer as bytes of HTTP/1.1."""
     fields, body = problem(status, outcome, detail)
-    head = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+    head = b"HTTP/1.1 %d %s\r\n" % (status, phrase(status))
     return head + b"".join(name + b": " + value + b"\r\n" for name, value in fields) + b"\r\n" + body

@@ -10,7 +10,6 @@ import functools
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from mitmproxy import http, tls
@@ -187,6 +186,8 @@ class RecordAddon:
         """Sets our own answer where the request can go nowhere."""
         if flow.request.data.method == b"PRI":
             status, why = 505, "HTTP/2 without TLS is not carried"
+        elif ticket is not None and ticket.stopped:
+            status, why = problems.STOPPED, ticket.stopped
         elif upstream is None and route.reroute:
             status, why = 502, (ticket.note if ticket else "") or "no upstream is known for this request"
         else:
@@ -194,7 +195,7 @@ class RecordAddon:
         live.local = why
         fields, body = problems.problem(status, Outcome.LOCAL, why)
         now = time.time()
-        reason = HTTPStatus(status).phrase.encode()
+        reason = problems.phrase(status)
         flow.response = http.Response(b"HTTP/1.1", status, reason, http.Headers(fields), body, None, now, now)
         return True
 

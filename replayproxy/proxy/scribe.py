@@ -55,6 +55,7 @@ class Ticket:
     `order` is the arrival key (ns, worker). `upstream` is the URL of the environment for this request (only scheme,
     host and port are looked at); None: the proxy answers 502 itself with `note` as the reason, outcome LOCAL. Where
     the proxy is a user's own mitmproxy, `upstream` is not looked at. `reads` are the requests declared to be reads.
+    `stopped`: why nothing more of this episode goes to an environment; "" it does.
     """
 
     order: tuple[int, int]
@@ -65,6 +66,7 @@ class Ticket:
     is_reset: bool = False
     is_probe: bool = False
     note: str = ""
+    stopped: str = ""
 
 
 class Scribe(Protocol):

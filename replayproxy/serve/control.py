@@ -81,6 +81,9 @@ class Desk(Protocol):
     async def end(self, name: str, end: EndRequest) -> dict[str, Any]:
         """-> {state, verdict, mask, reasons, coverage}; everything is on disk when it returns."""
 
+    async def verdict(self, name: str) -> dict[str, Any]:
+        """What `end` tells of the verdict, for an episode that may still be open."""
+
     def describe_all(self) -> list[dict[str, Any]]: ...
 
     def describe(self, name: str) -> dict[str, Any]: ...
@@ -194,6 +197,9 @@ def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozen
     async def end(request: web.Request) -> web.Response:
         return _json(await desk.end(request.match_info["name"], _shaped(EndRequest, await _body(request))))
 
+    async def verdict(request: web.Request) -> web.Response:
+        return _json(await desk.verdict(request.match_info["name"]))
+
     async def health(_request: web.Request) -> web.Response:
         return _json(desk.health())
 
@@ -201,6 +207,7 @@ def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozen
     app.router.add_post("/v1/episodes", opened)
     app.router.add_get("/v1/episodes", listed)
     app.router.add_get("/v1/episodes/{name}", one)
+    app.router.add_get("/v1/episodes/{name}/verdict", verdict)
     app.router.add_post("/v1/episodes/{name}/mark", mark)
     app.router.add_post("/v1/episodes/{name}/snapshot", snapshot)
     app.router.add_post("/v1/episodes/{name}/end", end)

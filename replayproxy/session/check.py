@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from replayproxy.core.rules import Rule
@@ -77,19 +78,31 @@ def required(text: str | None) -> tuple[Kind, ...]:
 
 def check(
     stores: Stores, addresses: Sequence[str], demands: Demands, *, rules: Sequence[Rule] = (),
-    today: date | None = None, now: int, progress: Progress | None = None, silences: Sequence[Silence] = (),
+    today: date | None = None, now: int, progress: Progress | None = None,
+    eventual: Mapping[str, Mapping[str, float]] = MappingProxyType({}), silences: Sequence[Silence] = (),
     baseline: Baseline | None = None,
 ) -> list[Checked]:  # fmt: skip
-    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one."""
+    """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one.
+
+    `eventual`: what today's config says of writes that act after their answer, by environment; it stands for what the
+    run was recorded with.
+    """
     found = []
     for reader, run, only in _asked(stores, addresses):
         amend = partial(with_trials, trials=reader.trials(run))
-        source = replace(_source(stores, reader, run, progress), rules=rules, today=today, amend=amend)
+        source = replace(
+            _source(stores, reader, _acting(run, eventual), progress), rules=rules, today=today, amend=amend
+        )
         judged = judge_run(source, given=_given(stores, demands.reference, source))
         judgement, about = acquainted(judged, silences, baseline or {}, today)
         saved = _save(reader, run, document(judgement, demands, None, about) | {"checked_wall": now})
         found.append(Checked(judgement=judgement, only=only, demands=demands, about=about, saved=saved))
     return found
+
+
+def _acting(run: Run, eventual: Mapping[str, Mapping[str, float]]) -> Run:
+    envs = {name: replace(env, eventual=eventual.get(name) or env.eventual) for name, env in run.envs.items()}
+    return replace(run, envs=envs)
 
 
 def _asked(stores: Stores, addresses: Sequence[str]) -> list[tuple[Reader, Run, frozenset[str] | None]]:

@@ -20,8 +20,10 @@ from replayproxy.core.names import why_not_an_env
 from replayproxy.core.redact_rules import SecretRule
 from replayproxy.errors import WrongUsage
 from replayproxy.session.pattern_probe import why_too_slow
+from replayproxy.session.wiring import eventual_times
 
 TEXT, LIST, FLAG, NUMBER = "a text", "a text or a list of texts", "true or false", "a number"
+TIMES = 'a table of times, such as {"POST /jobs" = "2s"}'
 
 OPTIONS: dict[str, str] = {
     "store": LIST, "run": TEXT, "append": FLAG, "keep-secrets": FLAG, "episode": TEXT, "idle": TEXT, "undeclared": TEXT,
@@ -40,8 +42,9 @@ OPTIONS: dict[str, str] = {
 
 ENV_KEYS: dict[str, str] = {
     "url": TEXT, "listen": TEXT, "as": TEXT, "tls": FLAG, "ca": TEXT, "insecure": FLAG, "host": TEXT, "reads": LIST,
+    "eventual": TIMES,
 }  # fmt: skip
-"""What `[env.NAME]` may hold: the words of `--env`, and `reads`."""
+"""What `[env.NAME]` may hold: the words of `--env`, `reads` and `eventual`."""
 
 TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule", "secret")
 
@@ -75,6 +78,10 @@ class Config:
         """The requests of an environment that are declared to be reads."""
         found = self.env.get(env, {}).get("reads", ())
         return (found,) if isinstance(found, str) else tuple(found)
+
+    def eventual(self, env: str) -> dict[str, float]:
+        """The writes of an environment that act after their answer, with the seconds within which they do."""
+        return eventual_times(env, self.env.get(env, {}))
 
 
 def discover(explicit: Path | str | None, cwd: Path, environ: Mapping[str, str]) -> Config:
@@ -147,6 +154,7 @@ def _must_be(where: str, key: str, value: Any, kind: str) -> None:
         LIST: isinstance(value, str) or texts,
         FLAG: isinstance(value, bool),
         NUMBER: number,
+        TIMES: isinstance(value, dict) and all(isinstance(one, str) and " /" in key for key, one in value.items()),
     }[kind]
     if not fits:
         raise WrongUsage(f"{where}: {key} must be {kind}, not {value!r}")

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from replayproxy.core.values import Episode
 
-KINDS = ("stale-read", "state-bleed", "dirty-reset", "nondeterminism", "race", "lost-update")
 
-
-def ended_document(episode: Episode) -> dict[str, Any]:
-    """The answer to `end`. Nothing is judged while recording: the verdict is `check`'s."""
-    return {
-        "episode": episode.name,
-        "state": str(episode.state),
-        "verdict": "unknown",
-        "mask": False,
-        "reasons": [],
-        "coverage": {"checked": [], "not_checked": dict.fromkeys(KINDS, "run check")},
-        "faults": list(episode.faults),
-    }
+def ended_document(episode: Episode, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `end`: what became of the episode, and the verdict as it is known now (`check` may see more)."""
+    return {**judged, "episode": episode.name, "state": str(episode.state), "faults": list(episode.faults)}
 
 
 def row(episode: Episode, exchanges: int) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refu
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.admission import Admission
 from replayproxy.session.desk_documents import ended_document, row
+from replayproxy.session.judging import Judging
 from replayproxy.session.lives import Live
+from replayproxy.session.online import Verdicts
 from replayproxy.session.recording import Recording
 
 STREAMS_SETTLE = 2.0
@@ -47,8 +49,10 @@ class Episodes:
         *,
         url_style: str = "path",
         allowed: Sequence[str] = (),
+        verdicts: Verdicts | None = None,
     ) -> None:
         self.recording, self.engine, self.addresses = recording, engine, addresses
+        self.judging = Judging(recording, verdicts)
         self.url_style = url_style
         self.stopping = self.proxy_stopped = False
         self.store_trouble: str | None = None
@@ -134,12 +138,24 @@ class Episodes:
         if live is None and (sealed := self.sealed.get(name)) is not None:
             # A harness that lost our answer asks again; one that says something else is told that it is too late.
             if (end.reward, end.outcome) in ((None, None), (sealed.reward, sealed.outcome)):
-                return ended_document(sealed)
+                return ended_document(sealed, await self.judging.of_sealed(sealed))
             raise Refused(409, "sealed", f"episode {name!r} has ended already")
         if live is None or live.ending is None:
             live = self._open(name)
         sealed = await self.end_live(live, by="end", reward=end.reward, outcome=end.outcome, meta=end.meta)
-        return ended_document(sealed)
+        return ended_document(sealed, await self.judging.of_sealed(sealed))
+
+    # -- judging -------------------------------------------------------------------------------------------------
+
+    async def verdict(self, name: str) -> dict[str, Any]:
+        """What is known against an episode now: of an open one, of what is over in it."""
+        live = self.recording.ledger.lives.get(name)
+        if live is not None and live.ending is None:
+            return await self.judging.so_far(live)
+        sealed = await asyncio.shield(live.ending) if live is not None and live.ending else self.sealed.get(name)
+        if sealed is None:
+            raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
+        return ended_document(sealed, await self.judging.of_sealed(sealed))
 
     async def end_live(
         self,
@@ -230,6 +246,7 @@ class Episodes:
 
     def _remember(self, episode: Episode) -> None:
         self.sealed[episode.name] = episode
+        self.judging.sealed(episode)
         while len(self.sealed) > REMEMBERED:
             self._counts.pop(self.sealed.popitem(last=False)[0], None)
 

@@ -58,6 +58,8 @@ class Live:
     snapshots: int = 0
     exchanges: int = 0
     ended_at: int | None = None
+    stopped: str = ""
+    """Why nothing more of it goes to an environment (`--fail-fast`)."""
     ending: asyncio.Future[Any] | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     hurry: asyncio.Event = field(default_factory=asyncio.Event)

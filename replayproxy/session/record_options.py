@@ -55,6 +55,8 @@ class RecordOptions:
     log_every: float = 60.0
     upstream_timeout: float | None = None
     token: str | None = None
+    verdicts: bool = True
+    fail_fast: bool = False
     keep_secrets: bool = False
     secrets: tuple[SecretRule, ...] = ()
     config: Config = field(default_factory=Config)
@@ -97,6 +99,10 @@ def parse(
     advertised, advertised_urls = wiring.parse_advertise(config.values("advertise", flags["advertise"]), envs)
     timeout = config.value("upstream-timeout", flags["upstream_timeout"])
     rules = _rules(config, flags.get("rules", ()))
+    verdicts = _choice("verdicts", config.value("verdicts", flags.get("verdicts"), "on"), ("on", "off")) == "on"
+    fail_fast = bool(config.value("fail-fast", flags.get("fail_fast"), False))
+    if fail_fast and not verdicts:
+        raise WrongUsage("--fail-fast needs verdicts", hint="leave --verdicts off away")
     return RecordOptions(
         store=store,
         run=run,
@@ -124,6 +130,8 @@ def parse(
         log_every=wiring.seconds(str(config.value("log-every", flags["log_every"], "60s")), "--log-every"),
         upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
+        verdicts=verdicts,
+        fail_fast=fail_fast,
         keep_secrets=bool(config.value("keep-secrets", flags.get("keep_secrets"), False)),
         secrets=(*config.secrets, *secrets_of(extract_rules(rules))),
         config=config,

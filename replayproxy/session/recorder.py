@@ -25,9 +25,11 @@ from replayproxy.serve.control import ControlServer, application
 from replayproxy.session import secrecy
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.episodes import Episodes
+from replayproxy.session.failfast import FailFast
 from replayproxy.session.files import write_whole
 from replayproxy.session.forwarding import RecordedNames
 from replayproxy.session.identities import Identities
+from replayproxy.session.online import Verdicts
 from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.ready_rules import kept
 from replayproxy.session.record_options import RecordOptions
@@ -85,9 +87,13 @@ class Recorder:
             engine=self.engine, envs=options.envs, host=options.listen, advertised=options.advertised,
             advertised_urls=options.advertised_urls,
         )  # fmt: skip
+        self.verdicts = Verdicts(
+            store=store.path, run=options.run, config=options.config.path, on_told=self.recording.tally.judged
+        ) if options.verdicts else None  # fmt: skip
         self.episodes = Episodes(
-            self.recording, self.engine, self.addresses, url_style=options.url_style, allowed=options.allowed
-        )
+            self.recording, self.engine, self.addresses, url_style=options.url_style, allowed=options.allowed,
+            verdicts=self.verdicts,
+        )  # fmt: skip
         self.control = self.forward = ""
 
     def _earlier(self) -> list[str]:
@@ -127,7 +133,7 @@ class Recorder:
         return {
             env.name: EnvWiring(
                 name=env.name, upstream=env.upstream, listener=urls.get(env.name, ""),
-                reset=_kept(resets.get(env.name)), reads=env.reads,
+                reset=_kept(resets.get(env.name)), reads=env.reads, eventual=dict(env.eventual),
                 options={
                     "host": env.host_header, "insecure": env.insecure, "ca": str(env.ca) if env.ca else None,
                     "as": env.variable, **({"tls": True} if env.tls else {}),
@@ -154,7 +160,10 @@ class Recorder:
         self._announce()
         if options.episode is not None:
             await self._open_option(options.episode)
-        for watch in (self._watch_idle(), self._watch_store(), self._log()):
+        watches = [self._watch_idle(), self._watch_store(), self._log()]
+        if options.fail_fast:
+            watches.append(FailFast(self.episodes, self.say).run())
+        for watch in watches:
             self._spawn(watch)
         if options.ready_file is not None:
             write_whole(options.ready_file, json.dumps(self.ready()) + "\n")
@@ -277,6 +286,8 @@ class Recorder:
 
     async def _close(self) -> None:
         self._stopped = True
+        if self.verdicts is not None:
+            await self.verdicts.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -142,7 +142,9 @@ class Recording:
             if upstream is None:
                 why = attribution.reason or f"episode {attribution.episode and attribution.episode.name} names none"
                 note = f"environment {env} is dynamic, and this request has no upstream: {why}"
+        known = self.ledger.lives.get(attribution.episode.name) if attribution.episode else None
         return Ticket(
+            stopped=known.stopped if known is not None else "",
             order=order,
             attribution=attribution,
             env=env,

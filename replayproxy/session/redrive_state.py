@@ -114,6 +114,17 @@ class States:
         self._judge(done)
         return done
 
+    async def reset(self) -> Restored:
+        """Sends the environments' own resets, and puts nothing back: what they leave stays. Raises CannotJudge."""
+        done = Restored()
+        for env in self._targets.envs:
+            known = self._targets.resets.get(env) or self._targets.fallbacks.get(env)
+            if known is not None:
+                await self._reset(env, known, done)
+        if done.open:
+            raise CannotJudge("; ".join(f"{env}: {why}" for env, why in done.open.items()))
+        return done
+
     def _shared(self, done: Restored) -> bool:
         """Whether a snapshot that belongs to all environments was written back."""
         return any(self._capture.env_of(name) is None for name in done.by if name in self._loaded)

@@ -13,6 +13,7 @@ from replayproxy.proxy.listeners import Listener
 from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
 from replayproxy.serve.scene import Stage
 from replayproxy.session.addresses import Addresses
+from replayproxy.session.online import unjudged
 from replayproxy.session.replay_doors import Doors
 
 
@@ -93,15 +94,16 @@ class ReplayDesk:
             if self._stage.sole is None:
                 self._stage.close(name, SEALED)
         scene = self._stage.scene_now(self._stage.sole.name if self._stage.sole else name)
-        return {
-            "episode": name,
-            "state": str(EpisodeState.SEALED),
-            "verdict": "unknown",
-            "mask": False,
-            "reasons": [],
-            "coverage": {"checked": [], "not_checked": {"replay": "a replay judges no environment"}},
-            "receipt": scene.receipt() if scene else None,
-        }
+        return {**self._verdict(name), "receipt": scene.receipt() if scene else None}
+
+    async def verdict(self, name: str) -> dict[str, Any]:
+        if name not in self._opened:
+            raise Refused(404, "no such episode", f"there is no open episode {name!r} in this replay")
+        return self._verdict(name)
+
+    def _verdict(self, name: str) -> dict[str, Any]:
+        state = EpisodeState.SEALED if name in self._ended else EpisodeState.OPEN
+        return {**unjudged(name, "a replay judges no environment"), "state": str(state)}
 
     def describe_all(self) -> list[dict[str, Any]]:
         return [self._row(episode) for episode in self._opened.values()]

@@ -90,6 +90,12 @@ class Tally:
     faults: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     tls_refused: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    stopped: list[str] = field(default_factory=list)
+
+    def judged(self, verdict: Mapping[str, Any]) -> None:
+        """A verdict on an ended episode came."""
+        self.verdicts[verdict["verdict"]] += 1
 
     def exchange(self, exchange: Exchange, *, attributed: bool) -> None:
         env = self.envs.setdefault(exchange.env, EnvTally())
@@ -203,6 +209,8 @@ class Tally:
                 "too_large": self.rules_too_large,
             },
             "faults": list(self.faults),
+            "verdicts": dict(self.verdicts),
+            "stopped": list(self.stopped),
         }
 
 

@@ -24,6 +24,7 @@ def lines(
         *_env_lines(tally, upstreams, instances),
         *_snapshot_lines(tally),
         *_episode_lines(tally),
+        *_verdict_lines(tally),
         *_unrecorded_lines(tally, upstreams),
         *_stray_lines(tally),
         *_rule_lines(tally),
@@ -46,6 +47,17 @@ def _env_lines(tally: Tally, given: Mapping[str, str], instances: Mapping[str, i
         failed = f"failed {env.failed.total():,}" + (f" ({how})" if how else "")
         counts = f"{env.exchanges:>8,} exchanges   5xx {env.errors}   {failed}{added}"
         out.append(f"  {name:<{width}}   {where:<28} {counts}")
+    return out
+
+
+def _verdict_lines(tally: Tally) -> list[str]:
+    out = []
+    if tally.verdicts:
+        told = "   ".join(f"{word} {tally.verdicts[word]:,}" for word in ("clean", "suspect", "poisoned", "unknown"))
+        out.append(f"  verdicts so far   {told}   of {count(tally.verdicts.total(), 'episode')} ended by the API")
+    if tally.stopped:
+        names = ", ".join(tally.stopped[:3]) + (", .." if len(tally.stopped) > 3 else "")
+        out.append(f"  stopped by --fail-fast   {len(tally.stopped):,}: {names}")
     return out
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +44,7 @@ class EnvSpec:
     insecure: bool = False
     host_header: Literal["upstream", "keep"] = "upstream"
     reads: tuple[str, ...] = ()
+    eventual: Mapping[str, float] = field(default_factory=dict)
     tls: bool = False
 
     @property
@@ -135,20 +136,31 @@ def env_spec(name: str, words: Mapping[str, Any]) -> EnvSpec:
         insecure=bool(words.get("insecure", False)),
         host_header="keep" if header == "keep" else "upstream",
         reads=(reads,) if isinstance(reads, str) else tuple(reads),
+        eventual=eventual_times(name, words),
         tls=bool(words.get("tls", False)),
     )
 
 
+def eventual_times(name: str, words: Mapping[str, Any]) -> dict[str, float]:
+    """`eventual` of `[env.NAME]`, in seconds. WrongUsage for what is no time."""
+    where = f"[env.{name}] eventual"
+    return {line: seconds(text, f"{where} {line!r}") for line, text in words.get("eventual", {}).items()}
+
+
 def environments(flags: Sequence[str], config: Mapping[str, Mapping[str, Any]]) -> tuple[EnvSpec, ...]:
-    """Those of the flags, then those of the config that have a `url` and no flag; `reads` always from the config."""
+    """Those of the flags, then those of the config that have a `url` and no flag; `reads` and `eventual`
+    always from the config."""
     specs: dict[str, EnvSpec] = {}
     for text in flags:
         name, _ = named(text, "--env")
         if name in specs:
             raise WrongUsage(f"--env {name} is given twice")
         spec = parse_env(text)
-        reads = config.get(name, {}).get("reads", ())
-        specs[name] = replace(spec, reads=(reads,) if isinstance(reads, str) else tuple(reads))
+        words = config.get(name, {})
+        reads = words.get("reads", ())
+        specs[name] = replace(
+            spec, reads=(reads,) if isinstance(reads, str) else tuple(reads), eventual=eventual_times(name, words)
+        )
     for name, words in config.items():
         if name not in specs and "url" in words:
             specs[name] = env_spec(name, words)

@@ -25,9 +25,9 @@ from replayproxy.state.spec import Spec, redacted, take_apart, unknown_words, wi
 __all__ = ["Loaded", "bundled", "load", "parse_named", "redacted"]
 
 BUNDLED = {
-    "http": "http_endpoint.py", "sqlite": "sqlite_file.py", "dir": "file_tree.py", "postgres": "postgres_db.py"
+    "http": "http_endpoint.py", "sqlite": "sqlite_file.py", "dir": "file_tree.py", "postgres": "postgres_db.py",
+    "redis": "redis_store.py", "command": "command_output.py",
 }  # fmt: skip
-LATER = ("redis", "command")
 GROUP = "replayproxy.snapshots"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*\Z")
 
@@ -93,11 +93,16 @@ def _load(name: str, text: str, context: Context, environ: Mapping[str, str]) ->
             raise WrongUsage(
                 f"{{{unknown[0]}}} is nothing that is filled in", hint="{episode}, {task}, {seed} and {meta.X} are"
             )
+
+    def filled(part: str) -> str:
+        # A provider that takes its target apart into words fills in secrets afterwards, so that none makes a word.
+        return part if getattr(module, "FILLS_SECRETS", False) else with_secrets(part, environ)
+
     described = Spec(
         name=name,
         kind=kind,
-        target=with_secrets(target, environ),
-        options={key: tuple(with_secrets(value, environ) for value in given) for key, given in options.items()},
+        target=filled(target),
+        options={key: tuple(map(filled, given)) for key, given in options.items()},
         text=redacted(text),
     )
 
@@ -137,8 +142,6 @@ def _module_of(text: str) -> tuple[ModuleType | Any, str, str]:
         return _run_file(bundled("snapshots") / BUNDLED[kind]), kind, rest
     for found in entry_points(group=GROUP, name=kind):
         return _third_party(found, kind), kind, rest
-    if kind in LATER:
-        raise WrongUsage(f"{kind}: comes with a later version", hint="a file of your own can do it now: ./mine.py:ARG")
     raise WrongUsage(f"there is no snapshot kind {kind!r}", hint=f"kinds: {', '.join(BUNDLED)}, or ./FILE.py:ARG")
 
 

@@ -71,7 +71,7 @@ def test_words_in_braces_can_be_given(call: Call, path: Path) -> None:
     assert (told.code, told.text.count("{episode} is not known")) == (1, 1)
 
 
-@pytest.mark.parametrize("arguments", [["crm"], ["crm=redis:x"], ["crm=dir:/tmp", "--with", "episode"], []])
+@pytest.mark.parametrize("arguments", [["crm"], ["crm=nope:x"], ["crm=dir:/tmp", "--with", "episode"], []])
 def test_wrong_usage_is_exit_2_in_one_line(call: Call, arguments: list[str]) -> None:
     told = call("provider", "check", *arguments)
     assert told.code == 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Outcome
+from replayproxy.core.values import UNATTRIBUTED, EnvWiring, EpisodeState, Outcome, Run
 from replayproxy.detect.finding import Grade
-from replayproxy.testing import exchange
+from replayproxy.testing import exchange, run
 from tests.detect.hand import Hand, with_interval
 
 
@@ -78,6 +79,29 @@ def test_a_write_that_may_still_act_after_its_answer_is_not_missed(write: Any) -
     back = exchange("PATCH", "/deals/D-1", sent={"stage": "lead"}, at_ms=15, status=write.response and 500,
                     outcome=write.outcome)  # fmt: skip
     assert told([get(10), back, patch(), get(30)]) == []
+
+
+def declared(seconds: float) -> Run:
+    wired = EnvWiring(name="app", upstream="http://app.test", eventual={"PATCH /deals/*": seconds})
+    return replace(run(), envs={"app": wired})
+
+
+def test_a_write_that_is_declared_to_act_later_is_missed_only_after_its_time() -> None:
+    def found(read_at: float, status: int = 202) -> list[Any]:
+        hand = Hand(declared(0.5))
+        accepted = patch(20, "won", status=status)
+        hand.episode("e", [get(10), accepted, get(read_at)], [(0, OLD), (600, NEW), (read_at + 50, NEW)])
+        return [(f.sub, f.grade.value, [w.address for w in f.exchanges]) for f in hand.findings()]
+
+    for status in (200, 202):
+        assert found(30, status) == []
+        assert found(519, status) == []
+        assert found(700, status) == [("RYW", "proven", ["r/e#2", "r/e#3"])]
+
+
+def test_an_accepted_write_without_a_declared_time_is_never_missed_by_its_time_alone() -> None:
+    accepted = patch(20, "won", status=202, body={})
+    assert told([get(10), accepted, get(700)], [(0, OLD)]) == []
 
 
 def test_an_open_write_to_another_row_does_not_hide_a_stale_read() -> None:

@@ -4,7 +4,18 @@ import pytest
 
 from replayproxy.core import prolly
 from replayproxy.core.values import SnapshotStatus
-from replayproxy.detect.states import SCALARS, Series, States, TooMuchChanged, envs_of, opened, records, usable, whole
+from replayproxy.detect.states import (
+    SCALARS,
+    Series,
+    States,
+    TooMuchChanged,
+    envs_of,
+    listing_of,
+    opened,
+    records,
+    usable,
+    whole,
+)
 from replayproxy.testing import run, snapshot
 
 
@@ -19,6 +30,21 @@ def test_an_opaque_document_is_opened_into_tables() -> None:
     }  # fmt: skip
     rows = {"deals": {"1": {"stage": "lead"}}}
     assert opened(rows) is rows
+
+
+def test_a_document_that_is_one_list_is_the_table_that_its_url_names() -> None:
+    url = "http:http://127.0.0.1:8888/v1/buckets/crm/records?_limit=9,header=Authorization:env:KEY"
+    wired = run(snapshots={"app": url, "file": "sqlite:records.db"})
+    assert listing_of(wired, "app") == "records"
+    assert listing_of(wired, "file") == listing_of(wired, "other") == ""
+    for document in ({"data": [{"id": "a"}], "next": None}, [{"id": "a"}, {"id": "b"}]):
+        tree = prolly.build({"document": {"": document}})
+        tables = States(tree.nodes.__getitem__).tables(tree.root, "records")
+        place = tables.place(b"/v1/buckets/crm/records/a")
+        assert place is not None
+        assert (place.key, place.table in ("data", "document")) == ("a", True)
+    tree = prolly.build({"deals": {"1": {}}, "tickets": {"1": {}}})
+    assert States(tree.nodes.__getitem__).tables(tree.root, "records").place(b"/records/1") is None
 
 
 def test_a_change_of_an_opaque_document_is_a_change_of_its_rows() -> None:

@@ -53,6 +53,7 @@ def test_tables_and_options_are_read(tmp_path: Path) -> None:
         [env.crm]
         url = "http://127.0.0.1:9000"
         reads = ["POST /search"]
+        eventual = {"POST /jobs" = "2s", "PATCH /deals/*" = "250ms"}
         [snapshot]
         crm = "sqlite:/tmp/x"
         [reset]
@@ -68,6 +69,8 @@ def test_tables_and_options_are_read(tmp_path: Path) -> None:
     assert found.env["crm"]["url"] == "http://127.0.0.1:9000"
     assert found.reads("crm") == ("POST /search",)
     assert found.reads("other") == ()
+    assert found.eventual("crm") == {"POST /jobs": 2.0, "PATCH /deals/*": 0.25}
+    assert found.eventual("other") == {}
     assert (found.snapshot["crm"], found.meta["step"]) == ("sqlite:/tmp/x", 400)
     assert found.rules == ({"name": "etag"},)
 
@@ -94,6 +97,7 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_default() -> None:
         ("env = 1", "env must be a table"),
         ('[env."1a"]\nurl = "x"', "an environment name is"),
         ("[env]\ncrm = 1", "env.crm must be a table"),
+        ('[env.crm]\neventual = {"/jobs" = "2s"}', "eventual must be a table of times"),
         ('[env.crm]\nread = ["x"]', "[env.crm]: unknown key 'read' -> did you mean 'reads'?"),
         ("[env.crm]\ninsecure = 1", "insecure must be true or false"),
         ("[snapshot]\ncrm = 1", "[snapshot] crm must be a text"),

@@ -12,6 +12,7 @@ from replayproxy.errors import StoreTrouble, WorldTrouble
 from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
 from replayproxy.session import episodes
 from replayproxy.session.camera import Plan
+from replayproxy.session.judging import NOT_HERE
 from replayproxy.session.wiring import EnvSpec
 from tests.session.desk_kit import URL, Kit, Table, made
 
@@ -154,7 +155,7 @@ async def test_the_end_seals_and_says_that_nothing_was_checked(kit: Make) -> Non
     answer = await one.desk.end("x", EndRequest(reward=0.5, outcome="solved", meta={"b": 2}))
     assert (answer["state"], answer["verdict"], answer["mask"], answer["reasons"]) == ("sealed", "unknown", False, [])
     assert answer["coverage"]["checked"] == []
-    assert set(answer["coverage"]["not_checked"].values()) == {"run check"}
+    assert set(answer["coverage"]["not_checked"].values()) == {NOT_HERE}
     stored = await one.episode("x")
     assert (stored.state, stored.ended_by, stored.reward, stored.outcome) == (EpisodeState.SEALED, "end", 0.5, "solved")
     assert stored.meta == {"a": 1, "b": 2}

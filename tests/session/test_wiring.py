@@ -95,12 +95,12 @@ def test_an_environment_given_twice_is_refused() -> None:
 
 def test_the_config_gives_environments_and_reads_and_a_flag_beats_it() -> None:
     config: dict[str, dict[str, Any]] = {
-        "crm": {"url": "http://config:1", "reads": ["POST /search"]},
+        "crm": {"url": "http://config:1", "reads": ["POST /search"], "eventual": {"POST /jobs": "2s"}},
         "cal": {"url": "http://config:2", "listen": 8102, "reads": "POST /find"},
         "only-reads": {"reads": ["POST /x"]},
     }
     crm, cal = environments([f"crm={URL}"], config)
-    assert (crm.upstream, crm.reads) == (URL, ("POST /search",))
+    assert (crm.upstream, crm.reads, crm.eventual) == (URL, ("POST /search",), {"POST /jobs": 2.0})
     assert (cal.upstream, cal.port, cal.reads) == ("http://config:2", 8102, ("POST /find",))
 
 

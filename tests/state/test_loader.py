@@ -125,8 +125,6 @@ def test_an_argument_that_a_file_refuses_is_wrong_usage(mine: str) -> None:
         ("nonsense", "KIND:TARGET"),
         ("nope:x", "no snapshot kind 'nope'"),
         ("sqlite:", "nothing stands after sqlite:"),
-        ("redis:redis://h", "comes with a later version"),
-        ("command:cat x", "comes with a later version"),
         ("./none.py:x", "there is no file none.py"),
         ("sqlite:/x/{epsiode}.db", "{epsiode} is nothing that is filled in"),
         ("http:http://h/,header=A:env:NOT_SET_HERE", "env:NOT_SET_HERE"),
