@@ -21,6 +21,7 @@ import asyncio
 import functools
 import json
 import os
+import secrets
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -91,6 +92,7 @@ class Episode:
         self._token = os.environ.get("REPLAYPROXY_TOKEN") or None
         self._optional = os.environ.get("REPLAYPROXY_OPTIONAL") == "1"
         self._ended = False
+        self._canaries: Dict[str, str] = {}
         self.name: Optional[str] = self._fields.get("episode")
         self.urls: Dict[str, str] = {}
         self.reward: Optional[float] = None
@@ -167,6 +169,19 @@ class Episode:
         given = {"step": step, "label": label, "data": data}
         self._post("mark", {key: value for key, value in given.items() if value is not None})
 
+    def canary(self, label: str = "") -> str:
+        """A token that no other episode has, for a free-text field of what the agent writes; the recording says whose
+        it is. If another episode is ever shown it, that is a proven leak. One label has one token; while a recording
+        is replayed it is the recorded one. Inert it is a token all the same.
+        """
+        if label not in self._canaries:
+            if self.active and self.name is None:
+                raise RuntimeError("the episode is not open yet: nobody would know whose the canary is")
+            token = "rpc-" + secrets.token_hex(8)
+            answer = self._post("mark", {"label": "canary", "data": {"canary": token, "for": label}})
+            self._canaries[label] = (answer or {}).get("canary") or token
+        return self._canaries[label]
+
     def snapshot(self, label: Optional[str] = None) -> List[Dict[str, Any]]:
         """Takes the configured snapshots now, and says what became of each."""
         answer = self._post("snapshot", {} if label is None else {"label": label})
@@ -226,6 +241,10 @@ class Episode:
 
     async def amark(self, step: Optional[int] = None, label: Optional[str] = None, data: Any = None) -> None:
         await _in_thread(self.mark, step, label, data)
+
+    async def acanary(self, label: str = "") -> str:
+        token: str = await _in_thread(self.canary, label)
+        return token
 
     async def asnapshot(self, label: Optional[str] = None) -> List[Dict[str, Any]]:
         taken: List[Dict[str, Any]] = await _in_thread(self.snapshot, label)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
-from replayproxy.core import jsonvalue
 from replayproxy.core.values import UNATTRIBUTED, RowChange, Snapshot, Trace
 from replayproxy.detect import bleed
-from replayproxy.detect.bleed import Baseline
 from replayproxy.detect.cells import Row
 from replayproxy.detect.dirty import Dirt, Survivor, sightings
-from replayproxy.detect.finding import Finding, Grade, Kind, Witness, witness
-from replayproxy.detect.provenance import Flow, in_text, key_of
+from replayproxy.detect.finding import STRENGTH, Finding, Grade, Kind
+from replayproxy.detect.flows import Flow
 from replayproxy.detect.reference import References, Start, start_of
+from replayproxy.detect.shown_values import ShownValues
 from replayproxy.detect.source import Beside, Extractor, Source, Summary, at_work, instance_of
 from replayproxy.detect.states import Series, States
 from replayproxy.detect.sweep import Swept
 from replayproxy.detect.views import Views
 from replayproxy.detect.written import leaver
-
-MAX_ROOTS = 32
-"""Start states that are searched for a value; the most recent before it was made."""
 
 NO_REFERENCE = "no reference"
 AT_WORK = "other episodes were at work on the instance"
@@ -37,8 +34,7 @@ class Across:
         self._states = states
         self._swept = swept
         self._references = references
-        self._values: OrderedDict[bytes, frozenset[str]] = OrderedDict()
-        self._before: dict[str, list[bytes]] = {}
+        self._values = ShownValues(source, states, swept.summaries)
         self.why: dict[str, str] = {}
         self.clean_starts: set[str] = set()
         self.findings: list[Finding] = []
@@ -120,108 +116,41 @@ class Across:
 
     # Findings
 
-    def _concurrent(self, summary: Summary, maker: str) -> bool:
-        return self._swept.summaries[maker].span.overlaps(summary.span)
-
     def _judge(self, summary: Summary, dirts: Sequence[Dirt], flows: Sequence[Flow]) -> None:
         trace = self._source.trace(summary.episode)
-        run = self._source.run.name
-        extractor = Extractor(self._source.run, self._states)
-        ops = extractor.extract(trace, Views()).ops
-        found: list[Finding] = []
-        for dirt in dirts:
-            envs = next(s.envs for s in summary.series if s.name == dirt.series)
-            own = [op for op in ops if op.env in envs]
-            exchanges = [e for e in trace.exchanges if e.env in envs]
-            seen = sightings(dirt, own, exchanges)
-            found += bleed.from_dirt(run, dirt, seen, flows, envs)
-        told = {f.effect.get("from") for f in found if f.kind is Kind.STATE_BLEED}
-        by_maker: dict[str, list[Flow]] = defaultdict(list)
-        for flow in flows:
-            if flow.made.episode not in told:
-                # Who shares an instance with others may see all of them; that is one finding.
-                together = self._concurrent(summary, flow.made.episode)
-                by_maker["" if together else flow.made.episode].append(flow)
-        for maker, values in by_maker.items():
-            finding = self._flow(summary, values, trace, concurrent=maker == "")
-            if finding is not None:
+        found = [finding for dirt in dirts for finding in self._left(summary, dirt, trace, flows)]
+        told = {_from(f): f for f in found if f.kind is Kind.STATE_BLEED}
+        for finding in self._values.findings(summary, trace, flows):
+            before = told.get(_from(finding))
+            if before is None:
                 found.append(finding)
-        shown = {f.effect.get("from") for f in found if f.kind is Kind.STATE_BLEED and f.grade is Grade.PROVEN}
+            elif STRENGTH[finding.grade] < STRENGTH[before.grade]:
+                # The same bleed, shown better by a value than by the rows.
+                found[found.index(before)] = replace(finding, covers=finding.covers | before.covers)
+        bleeds = [f for f in found if f.kind is Kind.STATE_BLEED and f.grade is Grade.PROVEN]
+        shown = {name for f in bleeds for name in _from(f)}
         for finding in found:
             # What was left and then read is one fault: the bleed tells it.
-            left = finding.effect.get("from")
+            left = _from(finding)
             if finding.kind is not Kind.DIRTY_RESET or not left or not shown.issuperset(left):
                 self.findings.append(finding)
 
-    def _flow(self, summary: Summary, flows: Sequence[Flow], trace: Trace, *, concurrent: bool) -> Finding | None:
-        baselines = {f: self._baseline(f, self._swept.summaries[f.made.episode], summary) for f in flows}
-        return bleed.from_flows(
-            self._source.run.name, flows, baselines, concurrent, lambda flow: self._witnesses(summary, flow, trace)
-        )
+    def _left(self, summary: Summary, dirt: Dirt, trace: Trace, flows: Sequence[Flow]) -> list[Finding]:
+        extractor = Extractor(self._source.run, self._states)
+        ops = extractor.extract(trace, Views()).ops
+        envs = next(s.envs for s in summary.series if s.name == dirt.series)
+        own = [op for op in ops if op.env in envs]
+        seen = sightings(dirt, own, [e for e in trace.exchanges if e.env in envs])
+        return bleed.from_dirt(self._source.run.name, dirt, seen, flows, envs)
 
-    def _witnesses(self, reader: Summary, flow: Flow, trace: Trace) -> list[Witness]:
-        run, maker = self._source.run.name, self._swept.summaries[flow.made.episode]
-        made = next((e for e in self._source.trace(maker.episode).exchanges if e.seq == flow.made.seq), None)
-        read = next((e for e in trace.exchanges if e.seq == flow.seq), None)
-        return [
-            witness(run, name, exchange, role, pointer=pointer, value=flow.value)
-            for name, exchange, role, pointer in (
-                (maker.name, made, "write", ""), (reader.name, read, "read", flow.pointer),
-            )
-            if exchange is not None
-        ]  # fmt: skip
 
-    def _baseline(self, flow: Flow, maker: Summary, reader: Summary) -> Baseline:
-        """Looks for the value in the states that were there before it was made, and after."""
-        value = key_of(flow.value)
-        if maker.name not in self._before:
-            self._before[maker.name] = [s.root for s in self._starts_before(maker) if s.root is not None]
-        before = self._before[maker.name]
-        own = [root for name in maker.starts if (s := maker.usable_start(name)) and (root := s.root)]
-        if not own:
-            return Baseline(free=False, kept=False, checked=0)
-        roots = list(dict.fromkeys([*own, *before]))[:MAX_ROOTS]
-        free = not any(value in self._held(root) for root in roots)
-        later = [s.root for name in reader.starts if (s := reader.usable_start(name)) and s.root is not None]
-        kept = any(value in self._held(root) for root in [*maker.last.values(), *later])
-        return Baseline(free=free, kept=kept, checked=len(roots))
-
-    def _starts_before(self, maker: Summary) -> list[Snapshot]:
-        found = [
-            snapshot
-            for summary in self._swept.summaries.values()
-            if summary.span.opened_wall <= maker.span.opened_wall
-            for name in summary.starts
-            if (snapshot := summary.usable_start(name)) is not None
-        ]
-        return sorted(found, key=lambda snapshot: -snapshot.wall)[: 4 * MAX_ROOTS]
-
-    def _held(self, root: bytes) -> frozenset[str]:
-        """Every value with much chance in it that a state holds."""
-        held = self._values.pop(root, None)
-        if held is None:
-            held = frozenset(_long_values(self._states.rows(root)))
-        self._values[root] = held
-        while len(self._values) > MAX_ROOTS:
-            self._values.popitem(last=False)
-        return held
+def _from(finding: Finding) -> tuple[str, ...]:
+    """The episodes that it came from."""
+    names = finding.effect.get("from") or ()
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _no_start(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return "no start snapshot"
     return f"start snapshot {snapshot.status}" + (f": {snapshot.reason}" if snapshot.reason else "")
-
-
-def _long_values(rows: Mapping[str, Mapping[str, object]]) -> set[str]:
-    found: set[str] = set()
-    for content in rows.values():
-        for key, row in content.items():
-            found |= {key_of(token) for token in in_text(key)}
-            for path, leaf in jsonvalue.leaves(row):
-                if isinstance(leaf, str):
-                    found |= {key_of(token) for token in in_text(leaf)}
-                elif isinstance(leaf, int) and leaf > 1 << 46:
-                    found.add(str(leaf))
-                found |= {key_of(t) for name in path if isinstance(name, str) for t in in_text(name)}
-    return found

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from replayproxy.detect.dirty import STRONG_BITS, Dirt, Sighting, Survivor, weight
 from replayproxy.detect.finding import (
@@ -19,20 +18,10 @@ from replayproxy.detect.finding import (
     snapshot_address,
     witness,
 )
+from replayproxy.detect.flows import Flow
 from replayproxy.detect.ops import Op
-from replayproxy.detect.provenance import Flow
 
 SHOWN_ROWS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """What is known of a value's place in states. `free`: no start before it was made holds it, P's among them, and
-    there is at least one; `kept`: a later state of its maker, or the reader's start, holds it."""
-
-    free: bool
-    kept: bool
-    checked: int
 
 
 def from_dirt(
@@ -200,51 +189,3 @@ def _assumptions(dirt: Dirt) -> tuple[str, ...]:
 def _redrive(run: str, episodes: Sequence[str], dirt: Dirt) -> str:
     env = dirt.start.env or dirt.series.partition(".")[0]
     return f"replayproxy redrive {' '.join(f'{run}/{name}' for name in episodes)} --env {env}=URL"
-
-
-def from_flows(
-    run: str, flows: Sequence[Flow], baselines: Mapping[Flow, Baseline], concurrent: bool,
-    witnesses: Callable[[Flow], Sequence[Witness]],
-) -> Finding | None:  # fmt: skip
-    """Values of one episode (of several, if they were `concurrent`) in answers to another. `witnesses`: the exchanges
-    that made and showed a value."""
-    judged = [flow for flow in flows if _believable(flow, baselines[flow])]
-    if not judged:
-        return None
-    proven = [flow for flow in judged if baselines[flow].free and baselines[flow].kept and not concurrent]
-    first = min(proven or judged, key=lambda flow: (flow.seq, flow.pointer))
-    maker, reader, state = first.made.episode, first.episode, baselines[first]
-    makers = sorted({flow.made.episode for flow in judged})
-    return Finding(
-        kind=Kind.STATE_BLEED, sub="isolation" if concurrent else "flow",
-        grade=Grade.PROVEN if proven else Grade.SUSPECTED,
-        blame=Blame.UNDECIDED if concurrent else Blame.ENVIRONMENT,
-        blame_reason="both were open on one instance" if concurrent else "the value came from an earlier episode",
-        run=run, episode=reader, lane=first.lane, pointer=first.pointer, values=(None, first.value),
-        exchanges=tuple(witnesses(first)), snapshots=(),
-        assumptions=(f"the value holds too much chance to be met twice; searched in {state.checked} start states",),
-        ruled_out=(
-            f"own value: {reader} neither sent it before nor was given it by a write",
-            "a constant: " + ("in no start state before it was made" if state.free else "not decided, no start state"),
-            "a seeded generator: no other episode was given it",
-        ),
-        reproduce=f"replayproxy redrive {run}/{maker} {run}/{reader} --env NAME=URL",
-        title=f"{reader} was shown what {_listed(makers)} had made" + (", open at the same time" if concurrent else ""),
-        cannot_say="whether the reward depends on it",
-        times=seconds(made=first.made.fwd, read=first.up_end),
-        effect={
-            "from": makers if concurrent else maker, "values": len(judged), "reads": len({f.seq for f in judged}),
-        },
-        covers=frozenset((reader, flow.seq) for flow in judged), count=len(judged), at=first.up_end,
-    )  # fmt: skip
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
-
-
-def _believable(flow: Flow, state: Baseline) -> bool:
-    """Without states to look into, only the id that an answer gave to what it made is taken for a made value."""
-    if state.checked == 0:
-        return flow.made.own_id
-    return state.free

@@ -15,9 +15,9 @@ from replayproxy.core.values import Exchange, RowChange, Snapshot
 from replayproxy.detect.cells import Row
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import PRESENCE, Op
-from replayproxy.detect.provenance import in_text
 from replayproxy.detect.reference import Reference
 from replayproxy.detect.timeline import cell, columns
+from replayproxy.detect.tracers import in_text
 from replayproxy.detect.written import Written
 
 STRONG_BITS = 20.0

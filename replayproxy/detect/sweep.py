@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from replayproxy.core.canaries import planted
 from replayproxy.core.values import UNATTRIBUTED
 from replayproxy.detect import stale_findings
 from replayproxy.detect.agreement import Agreement, Pair
@@ -81,6 +82,7 @@ class Sweep:
             views = Views()
             extract = self._extractor.extract(trace, views)
             self.swept.summaries[span.name] = extract.summary
+            provenance.plant(span.name, planted(trace.events))
             provenance.add(run, span.name, trace.exchanges, views, judged=extract.summary.sealed)
             self._live.append(extract)
             self._waiting.append(extract)

@@ -74,7 +74,7 @@ class Desk(Protocol):
     async def open(self, wanted: OpenRequest, reached_by: str) -> dict[str, Any]:
         """-> {episode, urls}, after the start snapshot. `reached_by`: the host by which the caller came."""
 
-    async def mark(self, name: str, mark: MarkRequest) -> None: ...
+    async def mark(self, name: str, mark: MarkRequest) -> dict[str, Any]: ...
 
     async def snapshot(self, name: str, label: str) -> list[dict[str, Any]]: ...
 
@@ -187,8 +187,7 @@ def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozen
         return _json(desk.describe(request.match_info["name"]))
 
     async def mark(request: web.Request) -> web.Response:
-        await desk.mark(request.match_info["name"], _shaped(MarkRequest, await _body(request)))
-        return _json({})
+        return _json(await desk.mark(request.match_info["name"], _shaped(MarkRequest, await _body(request))))
 
     async def snapshot(request: web.Request) -> web.Response:
         wanted = _shaped(SnapshotRequest, await _body(request))

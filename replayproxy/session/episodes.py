@@ -111,13 +111,14 @@ class Episodes:
             raise Refused(409, "sealed", f"episode {name!r} has ended")
         raise Refused(404, "no such episode", f"there is no episode {name!r} in run {self.recording.run.name}")
 
-    async def mark(self, name: str, mark: MarkRequest) -> None:
+    async def mark(self, name: str, mark: MarkRequest) -> dict[str, Any]:
         live = self._open(name)
         given = {"step": mark.step, "label": mark.label, "data": mark.data}
         live.last_active = at = self.recording.now()
         detail = {key: value for key, value in given.items() if value is not None}
         event = Event(at=at, wall=self.recording.wall(), kind="mark", detail=detail)
         self.recording.writer.put_event(live.episode.key, event)
+        return {}
 
     async def snapshot(self, name: str, label: str) -> list[dict[str, Any]]:
         live = self._open(name)

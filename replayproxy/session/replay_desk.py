@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from replayproxy.core import canaries
 from replayproxy.core.identity import SEALED
 from replayproxy.core.names import why_not_a_name
 from replayproxy.core.values import Episode, EpisodeState
@@ -78,8 +79,12 @@ class ReplayDesk:
             raise Refused(409, "sealed", f"episode {name!r} has ended")
         return self._opened[name]
 
-    async def mark(self, name: str, mark: MarkRequest) -> None:
-        self._open(name)
+    async def mark(self, name: str, mark: MarkRequest) -> dict[str, Any]:
+        """A canary is the recorded one: with another in its texts no request would be the one that was recorded."""
+        episode = self._open(name)
+        wanted = canaries.asked_for(mark.label, mark.data)
+        recorded = canaries.by_label(self._stage.reader.events(episode)) if wanted is not None else {}
+        return {"canary": recorded[wanted]} if wanted in recorded else {}
 
     async def snapshot(self, name: str, label: str) -> list[dict[str, Any]]:
         self._open(name)

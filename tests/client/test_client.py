@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ class Recorder:
         self.asked: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.refuses: tuple[int, Any] | None = None
+        self.mark: dict[str, Any] = {}
         ours = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -57,7 +59,7 @@ class Recorder:
                 "state": "sealed", "verdict": "clean", "mask": True, "reasons": [{"kind": "x"}],
                 "coverage": {"checked": []},
             }  # fmt: skip
-        return 200, {}
+        return 200, self.mark
 
 
 @pytest.fixture
@@ -149,6 +151,39 @@ def test_a_refusal_names_what_to_try(recorder: Recorder) -> None:
     with pytest.raises(client.RecorderRefused, match=r"x is there \(409\)") as no:
         replayproxy.open_episode("x")
     assert (no.value.status, no.value.suggestion) == (409, "x-a2")
+
+
+def test_a_canary_is_a_token_of_its_own_that_the_recorder_is_told(recorder: Recorder) -> None:
+    with replayproxy.episode(episode="x") as ep, replayproxy.episode(episode="y") as other:
+        token = ep.canary()
+        assert re.fullmatch("rpc-[0-9a-f]{16}", token)
+        assert ep.canary() == token
+        assert len({token, ep.canary("note"), other.canary()}) == 3
+    marks = [(path, body) for _, path, body in recorder.asked if path.endswith("/mark")]
+    assert marks[0] == ("/v1/episodes/x/mark", {"label": "canary", "data": {"canary": token, "for": ""}})
+    assert [body["data"]["for"] for _, body in marks] == ["", "note", ""]
+
+
+def test_a_replay_answers_with_the_canary_that_was_recorded(recorder: Recorder) -> None:
+    recorder.mark = {"canary": "rpc-00112233445566aa"}
+    with replayproxy.episode(episode="x") as ep:
+        assert ep.canary() == "rpc-00112233445566aa"
+
+
+def test_a_canary_of_an_episode_that_is_not_open_would_be_nobody_s(recorder: Recorder) -> None:
+    with pytest.raises(RuntimeError, match="not open yet"):
+        replayproxy.episode().canary()
+
+
+async def test_a_canary_is_there_for_asyncio(recorder: Recorder) -> None:
+    async with replayproxy.episode(episode="x") as ep:
+        assert await ep.acanary("a") == ep.canary("a")
+
+
+def test_inert_it_is_a_token_all_the_same() -> None:
+    with replayproxy.episode() as ep:
+        assert re.fullmatch("rpc-[0-9a-f]{16}", ep.canary())
+        assert ep.canary() == ep.canary()
 
 
 def test_without_a_recorder_s_address_it_is_inert() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 from replayproxy.core.values import Exchange
-from replayproxy.detect.provenance import Flow, Provenance, in_text
+from replayproxy.detect.provenance import Flow, Provenance
+from replayproxy.detect.tracers import in_text
 from replayproxy.detect.views import Views
 from replayproxy.testing import exchange, run, trace
 
@@ -12,14 +15,14 @@ UUID = "6f1c2a52-8a0f-4d0f-9a55-1d4d5cf0a1b2"
 OTHER = "0b7cfa7e-9d55-4c54-b1c5-57b1f7a1c9d3"
 
 
-def flows(*episodes: list[Exchange]) -> list[tuple[str, int, str, int, str]]:
+def flows(*episodes: list[Exchange]) -> list[tuple[str, int, str, int, str | None]]:
     index = Provenance()
     for number, exchanges in enumerate(episodes):
         index.add(run(), f"e{number}", trace(exchanges).exchanges, Views())
     return [_told(flow) for flow in index.evidence()]
 
 
-def _told(flow: Flow) -> tuple[str, int, str, int, str]:
+def _told(flow: Flow) -> tuple[str, int, str, int, str | None]:
     return flow.made.episode, flow.made.seq, flow.episode, flow.seq, flow.pointer
 
 
@@ -93,3 +96,116 @@ def test_a_full_index_says_so(monkeypatch: Any) -> None:
     index = Provenance()
     index.add(run(), "e0", trace([post({}, {"id": UUID}), post({}, {"id": OTHER}, at=20)]).exchanges, Views())
     assert index.full
+
+
+# Values that were changed on the way
+
+
+def changed(shown: str, made: str = UUID) -> list[str]:
+    index = Provenance()
+    for name, exchanges in (("e0", [post({"name": "x"}, {"id": made})]), ("e1", [get({"seen": shown})])):
+        index.add(run(), name, trace(exchanges).exchanges, Views())
+    return [flow.form for flow in index.evidence()]
+
+
+def test_a_value_is_known_in_base64_percent_encoding_another_case_and_inside_a_name() -> None:
+    assert changed(base64.b64encode(f"note={UUID}".encode()).decode()) == ["in base64"]
+    assert changed(base64.urlsafe_b64encode(UUID.encode()).decode().rstrip("=")) == ["in base64"]
+    assert changed(quote(f"id:{UUID}?/", safe="").replace("-", "%2D")) == ["percent-encoded"]
+    assert changed(UUID.upper()) == [""]
+    assert changed("TOKEN9X8Y7Z6W5V4".lower(), "TOKEN9X8Y7Z6W5V4") == [""]
+    assert changed(f"user-{UUID}-v2") == ["inside a longer name"]
+
+
+def test_the_beginning_or_the_end_of_an_id_is_one_if_it_holds_enough() -> None:
+    sha = "3f786850e387550fdab836ed7e6dc881de23001b"
+    assert changed(sha[:14], sha) == ["cut short"]
+    assert changed(sha[-14:], sha) == ["cut short"]
+    assert changed(sha[:8], sha) == []
+    assert changed(sha[:12] + "00", sha) == []
+
+
+def test_the_header_that_all_web_tokens_share_is_no_part_of_one() -> None:
+    header = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"
+    assert changed(header, f"{header}.eyJzdWIiOiIxIn0.aQx9LmP2kTz8VbN4") == []
+
+
+# Episodes beside each other
+
+
+def test_a_reader_that_was_opened_before_the_maker_is_found_too() -> None:
+    made, read = post({"name": "x"}, {"id": UUID}, at=50), get([{"id": 1}, {"id": UUID}], at=100)
+    index = Provenance()
+    index.add(run(), "reader", trace([read]).exchanges, Views())
+    index.add(run(), "maker", trace([made]).exchanges, Views())
+    (flow,) = index.evidence()
+    assert (flow.made.episode, flow.episode, flow.seq, flow.pointer) == ("maker", "reader", 1, None)
+
+
+def test_what_another_had_sent_is_a_flow_also_where_every_call_counts_as_a_write() -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list"}}
+    said = post({"text": f"note {UUID}"}, {"ok": True})
+    assert flows([said], [post(call, {"notes": [UUID]}, at=50)]) == [("e0", 1, "e1", 1, "/notes/0")]
+
+
+def test_what_two_agents_sent_is_a_constant_of_theirs() -> None:
+    said = post({"client": UUID}, {"ok": True})
+    told = get({"client": UUID}, at=200)
+    assert flows([said], [get({}, target=f"/login?client={UUID}", at=50)], [told]) == []
+
+
+def test_an_episode_may_be_given_piece_by_piece() -> None:
+    index = Provenance()
+    index.add(run(), "e0", trace([post({}, {"id": UUID})]).exchanges, Views())
+    own, read = trace([get({}, target=f"/deals/{OTHER}", at=20), get([OTHER, UUID], at=50)]).exchanges
+    index.add(run(), "e1", [own], Views(), more=True)
+    assert list(index.evidence()) == []
+    index.add(run(), "e1", [read], Views(), more=True)
+    assert [(f.value, f.seq) for f in index.evidence()] == [(UUID, 2)]
+
+
+# Canaries
+
+CANARY = "rpc-00c0ffee12ab34cd"
+
+
+def planted(*episodes: tuple[str, list[Exchange]], owner: str = "e0") -> list[tuple[str, int, str, int, str | None]]:
+    index = Provenance()
+    index.plant(owner, [CANARY])
+    for name, exchanges in episodes:
+        index.add(run(), name, trace(exchanges).exchanges, Views())
+    return [(f.made.episode, f.made.seq, f.episode, f.seq, f.pointer) for f in index.evidence()]
+
+
+SAID = post({"text": f"Call Ada back. {CANARY}"}, {"id": 1, "text": f"Call Ada back. {CANARY}"})
+
+
+def test_a_canary_names_who_brought_it_and_who_was_shown_it() -> None:
+    look = get({"items": [{"text": f"Call Ada back. {CANARY}"}]})
+    told = [("e0", 1, "e1", 1, "/items/0/text")]
+    assert planted(("e0", [SAID]), ("e1", [look])) == told
+    assert planted(("e1", [look]), ("e0", [SAID])) == told, "whoever was opened first"
+
+
+def test_a_canary_is_found_in_any_text_whatever_its_case_and_in_base64() -> None:
+    for text in (CANARY.upper(), f"x{CANARY}y", base64.b64encode(f"see {CANARY}!".encode()).decode()):
+        assert planted(("e0", [SAID]), ("e1", [get({"t": text})])) == [("e0", 1, "e1", 1, "/t")], text
+        plain = exchange("GET", "/page", body=f"<p>{text}</p>", headers={"Content-Type": "text/html"})
+        assert planted(("e0", [SAID]), ("e1", [plain])) == [("e0", 1, "e1", 1, "")], text
+
+
+def test_a_canary_that_its_own_episode_or_a_reader_s_own_request_holds_is_no_flow() -> None:
+    assert planted(("e0", [SAID, get({"text": CANARY})])) == []
+    assert planted(("e0", [SAID]), ("e1", [get({"q": CANARY}, target=f"/search?q={CANARY}")])) == []
+
+
+def test_the_write_is_named_and_not_a_search_before_it() -> None:
+    search = get({}, target=f"/search?q={CANARY}", at=1)
+    assert planted(("e0", [search, SAID]), ("e1", [get({"t": CANARY})])) == [("e0", 2, "e1", 1, "/t")]
+
+
+def test_a_token_of_a_canary_s_form_that_nobody_planted_is_an_ordinary_value() -> None:
+    assert planted(("e0", [get({"t": CANARY})]), ("e1", [get({"t": CANARY})]), owner="other") == [
+        ("other", 0, "e0", 1, "/t"), ("other", 0, "e1", 1, "/t"),
+    ]  # fmt: skip
+    assert flows([get({"t": CANARY})], [get({"t": CANARY})]) == []

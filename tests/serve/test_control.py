@@ -34,8 +34,9 @@ class FakeDesk:
         self._note("open", wanted, reached_by)
         return {"episode": wanted.episode or "e1", "urls": {"app": "http://x"}}
 
-    async def mark(self, name: str, mark: MarkRequest) -> None:
+    async def mark(self, name: str, mark: MarkRequest) -> dict[str, Any]:
         self._note("mark", name, mark)
+        return {}
 
     async def snapshot(self, name: str, label: str) -> list[dict[str, Any]]:
         self._note("snapshot", name, label)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from replayproxy.core.misses import Document
-from replayproxy.core.values import EnvWiring, Exchange, Run
+from replayproxy.core.values import EnvWiring, Event, Exchange, Run
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
 from replayproxy.serve.scene import Stage
 from replayproxy.session.child import NotStarted
@@ -41,8 +41,9 @@ def options(**flags: Any) -> ReplayOptions:
 
 
 def record(
-    store: Store, episodes: Mapping[str, Sequence[Exchange]], *, unsealed: Sequence[str] = (), **more: Any
-) -> Run:
+    store: Store, episodes: Mapping[str, Sequence[Exchange]], *, unsealed: Sequence[str] = (),
+    events: Sequence[Event] = (), **more: Any,
+) -> Run:  # fmt: skip
     writer = store.writer()
     wired = {"app": EnvWiring(name="app", upstream="http://127.0.0.1:9/base")}
     run = writer.open_run(Run(key=0, name="r", opened_wall=1, envs=more.pop("envs", wired), **more))
@@ -50,6 +51,8 @@ def record(
         opened = writer.open_episode(made_episode(name, run_key=run.key, task="t", seed=len(name)))
         for one in trace(exchanges).exchanges:
             writer.put_exchange(opened.key, one)
+        for event in events:
+            writer.put_event(opened.key, event)
         if name not in unsealed:
             writer.seal(opened).result(10)
     writer.close()
@@ -267,6 +270,22 @@ async def test_a_harness_opens_and_ends_recorded_episodes(store: Store) -> None:
     done = await serving(store, "r", options(), use)
     assert {one["episode"]: one["reproduced"] for one in done.receipt["episodes"]} == {"a": True, "bb": True}
     assert done.receipt["missed"] == 1
+
+
+@pytest.mark.parametrize("address", ["r/a", "r"])
+async def test_a_canary_that_is_asked_for_again_is_the_recorded_one(store: Store, address: str) -> None:
+    data = {"canary": "rpc-00112233445566aa", "for": "note"}
+    event = Event(at=1, wall=1, kind="mark", detail={"label": "canary", "data": data})
+    record(store, {"a": [exchange("GET", "/base/x")]}, events=[event])
+
+    async def use(told: Told) -> None:
+        async with httpx.AsyncClient(base_url=told.control, trust_env=False) as api:
+            await api.post("/v1/episodes", json={"episode": "a"})
+            for label, answer in (("note", {"canary": data["canary"]}), ("other", {})):
+                asked = {"label": "canary", "data": {"canary": "rpc-ffffffffffffffff", "for": label}}
+                assert (await api.post("/v1/episodes/a/mark", json=asked)).json() == answer
+
+    await serving(store, address, options(), use)
 
 
 async def test_an_incomplete_episode_of_a_run_is_not_replayed_and_asking_for_it_is_3(store: Store) -> None:
