@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from replayproxy.core import prolly
-from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Exchange, Run, Trace
+from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Event, Exchange, Run, Trace
 from replayproxy.detect.finding import Finding
 from replayproxy.detect.judge import Judgement, judge_run
 from replayproxy.detect.source import Source
@@ -27,7 +27,7 @@ class Hand:
     def episode(
         self, name: str, exchanges: Sequence[Exchange], states: Sequence[tuple[float, State]] = (), *,
         opened_ms: float = 0, ended_ms: float | None = None, snapshot_name: str = "app", more: Mapping[str, Any] = {},
-        **given: Any,
+        canaries: Sequence[str] = (), **given: Any,
     ) -> None:  # fmt: skip
         """`states`: (ms, state); the first is the start snapshot. `more`: members of every snapshot."""
         shots = []
@@ -45,7 +45,11 @@ class Hand:
             opened_wall=WALL0 + round(opened_ms * MS),
             ended=last if ended_ms is None else round(ended_ms * MS), **given,
         )  # fmt: skip
-        self.traces[name] = trace(exchanges, snapshots=shots, run=self.run, episode=episode)
+        marks = [
+            Event(at=1, wall=1, kind="mark", detail={"label": "canary", "data": {"canary": one, "for": ""}})
+            for one in canaries
+        ]
+        self.traces[name] = trace(exchanges, snapshots=shots, run=self.run, episode=episode, events=marks)
 
     def judge(self, **more: Any) -> Judgement:
         bucket = self.traces.get(UNATTRIBUTED)

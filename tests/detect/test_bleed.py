@@ -208,3 +208,100 @@ def test_several_episodes_at_once_that_show_in_another_are_one_suspicion() -> No
     (found,) = made.findings()
     assert (found.sub, found.grade, found.blame) == ("isolation", Grade.SUSPECTED, Blame.UNDECIDED)
     assert found.effect["from"] == ["p0", "p1"]
+
+
+# Episodes at once
+
+
+def parallel(read_it: Any, *, p: str = "a", v: str = "b", scope: str = "instance") -> Hand:
+    made = Hand()
+    one, two = ({"app": name} for name in (p, v))
+    more = {"scope": scope}
+    made.episode("p", [post(UUID, 20)], [(1, notes()), (30, notes(UUID))], ended_ms=500, instance=one, more=more)
+    made.episode("v", [read_it], [(1.5, notes())], ended_ms=500, instance=two, more=more)
+    return made
+
+
+def test_a_value_that_crosses_between_instances_is_proven_whoever_was_opened_first() -> None:
+    for made in (parallel(read(UUID, 100)), parallel(read(UUID, 100), p="a", v="a", scope="episode")):
+        (found,) = made.findings()
+        assert (found.sub, found.grade, found.blame) == ("isolation", Grade.PROVEN, Blame.ENVIRONMENT)
+        assert [(w.role, w.address) for w in found.exchanges] == [("write", "r/p#1"), ("read", "r/v#1")]
+        assert found.effect["writes"] == ["r/p#1"]
+    backwards = Hand()
+    backwards.episode("v", [read(UUID, 100)], [(1, notes())], ended_ms=500, instance={"app": "b"})
+    backwards.episode(
+        "p", [post(UUID, 20)], [(1.5, notes()), (30, notes(UUID))], opened_ms=1, ended_ms=500, instance={"app": "a"}
+    )
+    (found,) = backwards.findings()
+    assert (found.grade, found.episode, found.pointer) == (Grade.PROVEN, "v", "/0/note")
+
+
+def test_on_a_shared_instance_it_is_only_suspected() -> None:
+    (found,) = parallel(read(UUID, 100), p="a", v="a").findings()
+    assert (found.sub, found.grade, found.blame) == ("isolation", Grade.SUSPECTED, Blame.UNDECIDED)
+
+
+# Canaries
+
+CANARY = "rpc-00c0ffee12ab34cd"
+WORDS = exchange("POST", "/notes", sent={"text": f"ring Ada {CANARY}"}, status=201, body={"id": 7}, at_ms=20)
+SHOWN = exchange("GET", "/feed", body=[{"text": f"ring Ada {CANARY}"}], at_ms=40)
+
+
+def test_a_canary_is_proof_without_states() -> None:
+    made = Story()
+    made.add("p", [WORDS], [], canaries=[CANARY])
+    made.add("v", [SHOWN], [])
+    (found,) = made.findings()
+    assert (found.kind, found.sub, found.grade, found.blame) == (
+        "state-bleed", "flow", Grade.PROVEN, Blame.ENVIRONMENT,
+    )  # fmt: skip
+    assert [(w.role, w.address) for w in found.exchanges] == [("write", "r/p#1"), ("read", "r/v#1")]
+    assert (found.pointer, found.values) == ("/0/text", (None, CANARY))
+    assert (found.effect["from"], found.effect["canaries"]) == ("p", 1)
+    assert made.judge().words == {"p": Word.UNKNOWN, "v": Word.POISONED}
+
+
+def test_a_canary_between_episodes_that_share_an_instance_is_a_proven_flow_of_nobody_s_fault() -> None:
+    made = Hand()
+    made.episode("p", [WORDS], ended_ms=500, canaries=[CANARY])
+    made.episode("v", [SHOWN], ended_ms=500)
+    (found,) = made.findings()
+    assert (found.sub, found.grade, found.blame) == ("isolation", Grade.PROVEN, Blame.UNDECIDED)
+    assert made.judge().words["v"] is Word.SUSPECT
+
+
+def test_a_canary_that_no_recorded_exchange_wrote_is_only_suspected() -> None:
+    made = Story()
+    made.add("p", [listed(SEED)], [], canaries=[CANARY])
+    made.add("v", [SHOWN], [])
+    (found,) = made.findings()
+    assert (found.grade, [w.role for w in found.exchanges]) == (Grade.SUSPECTED, ["read"])
+
+
+def test_a_canary_proves_what_a_single_small_value_only_made_likely() -> None:
+    text = {**SEED, "name": f"Umbrella {CANARY}"}
+    patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, body={**SEED, "stage": "won"}, at_ms=20)
+    left = {**text, "stage": "won"}
+    made = story([listed(left)], dirty=state(left), end=state(left, notes={"1": {"t": "x"}}), make=patch)
+    del made.traces["p"]
+    said = exchange("PATCH", "/deals/D-1", sent={"name": text["name"]}, body=left, at_ms=22)
+    made.episode(
+        "p", [shifted(patch, 3000), shifted(said, 3000)], [(3001, CLEAN), (3030, state(left))], opened_ms=3000,
+        task="other", seed=1, canaries=[CANARY],
+    )  # fmt: skip
+    bleeds = [f for f in made.findings() if f.kind == "state-bleed"]
+    assert [(f.grade, f.exchanges[0].address) for f in bleeds] == [(Grade.PROVEN, "r/p#2")]
+
+
+def test_a_token_that_is_shared_or_was_drawn_by_both_is_no_bleed() -> None:
+    made = Story()
+    login = exchange("POST", "/login", sent={"user": "ada"}, body={"token": UUID}, at_ms=5)
+    whoami = exchange("GET", "/me", body={"token": UUID}, request_headers={"Authorization": f"Bearer {UUID}"}, at_ms=9)
+    for name in ("a", "b", "c"):
+        made.add(name, [login, whoami], [(1, notes())])
+    made.add("d", [whoami], [(1, notes())])
+    made.add("e", [read("00000000-0000-0000-0000-000000000000"), post("00000000-0000-0000-0000-000000000000")], [])
+    made.add("f", [read("00000000-0000-0000-0000-000000000000")], [])
+    assert made.findings() == ()
