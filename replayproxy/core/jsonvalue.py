@@ -55,6 +55,8 @@ def parse(data: bytes | str) -> Any:
 
 def number_text(value: int | Decimal) -> str:
     """One text per number: 1, 1.0 and 1e0 give `1`. The sign of zero is kept."""
+    if type(value) is int and -(10**15) < value < 10**15:
+        return str(value)
     if isinstance(value, int):
         text = str(value) if -(10**15) < value < 10**15 else f"{Decimal(value):f}"
         digits, exponent, sign = text.lstrip("-"), 0, text.startswith("-")

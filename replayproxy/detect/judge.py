@@ -11,7 +11,7 @@ from replayproxy.core.rules import RuleBook
 from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
-from replayproxy.detect.finding import Finding, Kind, in_order
+from replayproxy.detect.finding import Finding, Kind, in_order, snapshot_address
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
 from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
 from replayproxy.detect.states import States
@@ -143,18 +143,33 @@ class Siblings:
         )  # fmt: skip
 
     def _compare(self, alike: Sequence[Summary], covered: frozenset[tuple[str, int]]) -> list[Finding]:
-        source = self._source
-        compared = nondeterminism.look(
-            source.trace(alike[0].episode), (source.trace(other.episode) for other in alike[1:]),
-            load=source.load, rules=source.rules, today=source.today, covered=covered,
-        )  # fmt: skip
+        first, *others = (summary.episode for summary in alike)
+        compared = nondeterminism.Compared(representative=first.name, starts={first.name: self._starts(alike[0])})
+        for pair in self._pairs(first, others):
+            compared.add(pair, covered)
         for name, count in compared.exchanges.items():
             if not count:
                 self.why[name] = "no exchange with an equal past"
         if not any(compared.exchanges.values()):
             self.why[alike[0].name] = "no exchange with an equal past"
         envs = [env for series in alike[0].series for env in sorted(series.envs)]
-        return list(nondeterminism.findings(source.run.name, compared, envs))
+        return list(nondeterminism.findings(self._source.run.name, compared, envs))
+
+    def _pairs(self, first: Episode, others: Sequence[Episode]) -> Iterator[nondeterminism.Pairwise]:
+        source, trace = self._source, None
+        for other in others:
+            pair = source.ahead.pairwise(first, other) if source.ahead is not None else None
+            if pair is None:
+                trace = trace or source.trace(first)
+                pair = nondeterminism.pairwise(
+                    trace, source.trace(other), load=source.load, rules=source.rules, today=source.today
+                )
+            yield pair
+
+    def _starts(self, summary: Summary) -> tuple[str, ...]:
+        return tuple(
+            snapshot_address(self._source.run.name, summary.name, snapshot) for snapshot in summary.starts.values()
+        )
 
 
 def _unfit(summary: Summary, near: Beside) -> str:

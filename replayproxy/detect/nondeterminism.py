@@ -8,17 +8,17 @@ lane. Clocks, fresh ids and the like are explained by the comparison and never a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, Protocol
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.compare import compare
 from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule
-from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Trace
+from replayproxy.core.values import Episode, Exchange, Outcome, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
 from replayproxy.detect.minted_order import sorted_by_ids
 from replayproxy.detect.states import envs_of, starts
@@ -40,6 +40,28 @@ class Divergence:
     grade: Grade
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairwise:
+    """What the comparison of an episode (`name`) with a first one gave, before other findings are asked. `until`: the
+    first one's last exchange that still had an equal past; `exchanges`: the pairs of answers that were compared."""
+
+    name: str
+    until: int
+    exchanges: int
+    starts: tuple[str, ...]
+    claims: tuple[Divergence, ...]
+
+
+class Ahead(Protocol):
+    """Compares while the rest of a run is still being read."""
+
+    def offer(self, episode: Episode, group: Hashable) -> None:
+        """The episode will perhaps be compared with the first one of its group."""
+
+    def pairwise(self, first: Episode, other: Episode) -> Pairwise | None:
+        """None: not compared; whoever asks is to do it."""
+
+
 @dataclass(slots=True)
 class Compared:
     """What the comparison of a group gave. `until`: episode -> the representative's last exchange that still had an
@@ -52,28 +74,40 @@ class Compared:
     starts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explained: int = 0
 
+    def add(self, pair: Pairwise, covered: frozenset[tuple[str, int]]) -> None:
+        """`covered`: exchanges that other findings explain."""
+        kept = [claim for claim in pair.claims if not _accounted(self.representative, pair.name, claim, covered)]
+        self.until[pair.name], self.exchanges[pair.name] = pair.until, pair.exchanges
+        self.starts[pair.name] = pair.starts
+        self.divergences[pair.name] = kept
+        self.explained += len(pair.claims) - len(kept)
+
 
 def look(
     first: Trace, others: Iterable[Trace], *, load: Load, rules: Sequence[Rule], today: date | None,
     covered: frozenset[tuple[str, int]],
 ) -> Compared:  # fmt: skip
     """Compares each of the others with the first. `covered`: exchanges that other findings explain."""
-    result = Compared(representative=first.episode.name, starts={first.episode.name: _starts(first)})
+    result = Compared(representative=first.episode.name, starts={first.episode.name: starts_of(first)})
     for other in others:
-        name = other.episode.name
-        comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
-        cut_a, cut_b = _cut(comparison)
-        result.until[name] = cut_a - 1 if cut_a is not None else len(first.exchanges)
-        spoke = _answered(first), _answered(other)
-        result.exchanges[name] = sum(
-            1 for a, b in comparison.pairs if a in spoke[0] and b in spoke[1] and (cut_a is None or (a or 0) < cut_a)
-        )
-        result.starts[name] = _starts(other)
-        claimed = list(_claims(first, other, comparison, cut_a, cut_b))
-        kept = [claim for claim in claimed if not _accounted(first, other, claim, covered)]
-        result.explained += len(claimed) - len(kept)
-        result.divergences[name] = kept
+        result.add(pairwise(first, other, load=load, rules=rules, today=today), covered)
     return result
+
+
+def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], today: date | None) -> Pairwise:
+    """Compares two episodes that began alike."""
+    comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
+    cut_a, cut_b = _cut(comparison)
+    spoke = _answered(first), _answered(other)
+    return Pairwise(
+        name=other.episode.name,
+        until=cut_a - 1 if cut_a is not None else len(first.exchanges),
+        exchanges=sum(
+            1 for a, b in comparison.pairs if a in spoke[0] and b in spoke[1] and (cut_a is None or (a or 0) < cut_a)
+        ),
+        starts=starts_of(other),
+        claims=tuple(_claims(first, other, comparison, cut_a, cut_b)),
+    )
 
 
 def _answered(trace: Trace) -> set[int | None]:
@@ -81,7 +115,7 @@ def _answered(trace: Trace) -> set[int | None]:
     return {e.seq for e in trace.exchanges if e.response is not None and e.outcome is not Outcome.LOCAL}
 
 
-def _starts(trace: Trace) -> tuple[str, ...]:
+def starts_of(trace: Trace) -> tuple[str, ...]:
     return tuple(snapshot_address(trace.run.name, trace.episode.name, s) for s in starts(trace.snapshots).values())
 
 
@@ -199,8 +233,8 @@ def _state_grade(moments: Iterable[_Moment | None]) -> Grade:
     return Grade.PROVEN if clean else Grade.SUSPECTED
 
 
-def _accounted(first: Trace, other: Trace, claim: Divergence, covered: frozenset[tuple[str, int]]) -> bool:
-    return (first.episode.name, claim.root.a) in covered or (other.episode.name, claim.root.b) in covered
+def _accounted(first: str, other: str, claim: Divergence, covered: frozenset[tuple[str, int]]) -> bool:
+    return (first, claim.root.a) in covered or (other, claim.root.b) in covered
 
 
 def findings(run: str, compared: Compared, envs: Iterable[str]) -> Iterator[Finding]:

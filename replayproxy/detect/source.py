@@ -10,6 +10,7 @@ from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, EpisodeState, Exchange, Run, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.cells import Paths, Tables
 from replayproxy.detect.finding import Finding
+from replayproxy.detect.nondeterminism import Ahead
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
@@ -29,6 +30,7 @@ class Source:
     bucket: Trace | None = None
     rules: Sequence[Rule] = ()
     today: date | None = None  # the day that rules are measured by
+    ahead: Ahead | None = None
     amend: Callable[[Sequence[Finding]], Sequence[Finding]] = tuple
     """What sending findings again has made of them: raised grades, and faults that only a trial showed."""
 

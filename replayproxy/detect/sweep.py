@@ -25,6 +25,9 @@ from replayproxy.detect.timeline import Shot, Timeline
 from replayproxy.detect.views import Views
 from replayproxy.detect.written import Ledger
 
+NEITHER = (None, None)
+"""Neither task nor seed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
@@ -82,6 +85,7 @@ class Sweep:
             views = Views()
             extract = self._extractor.extract(trace, views)
             self.swept.summaries[span.name] = extract.summary
+            self._offer(extract.summary)
             provenance.plant(span.name, planted(trace.events))
             provenance.add(run, span.name, trace.exchanges, views, judged=extract.summary.sealed)
             self._live.append(extract)
@@ -89,6 +93,11 @@ class Sweep:
         for extract in self._waiting:
             self._judge(extract)
         return self.swept
+
+    def _offer(self, summary: Summary) -> None:
+        """It may have siblings to be compared with, which can be done meanwhile."""
+        if self._source.ahead is not None and summary.sealed and summary.exchanges and summary.group[:2] != NEITHER:
+            self._source.ahead.offer(summary.episode, summary.group)
 
     def _pass(self, now: Span) -> None:
         """Judges the episodes that nothing from `now` on can overlap, and lets go of what nobody needs any more."""

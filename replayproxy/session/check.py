@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -21,6 +22,7 @@ from replayproxy.errors import DamagedRecord, Problem, UnknownAddress, WrongUsag
 from replayproxy.session.baseline import Baseline
 from replayproxy.session.check_document import Demands, document, exit_code
 from replayproxy.session.check_known import NOTHING_KNOWN, Acquaintance, acquainted
+from replayproxy.session.comparing import Comparing, ahead
 from replayproxy.session.look import Stores
 from replayproxy.session.trials import with_trials
 from replayproxy.storage import Reader, open_store
@@ -93,7 +95,8 @@ def check(
         source = replace(
             _source(stores, reader, _acting(run, eventual), progress), rules=rules, today=today, amend=amend
         )
-        judged = judge_run(source, given=_given(stores, demands.reference, source))
+        with _ahead(reader, source) as comparing:
+            judged = judge_run(replace(source, ahead=comparing), given=_given(stores, demands.reference, source))
         judgement, about = acquainted(judged, silences, baseline or {}, today)
         saved = _save(reader, run, document(judgement, demands, None, about) | {"checked_wall": now})
         found.append(Checked(judgement=judgement, only=only, demands=demands, about=about, saved=saved))
@@ -103,6 +106,12 @@ def check(
 def _acting(run: Run, eventual: Mapping[str, Mapping[str, float]]) -> Run:
     envs = {name: replace(env, eventual=eventual.get(name) or env.eventual) for name, env in run.envs.items()}
     return replace(run, envs=envs)
+
+
+def _ahead(reader: Reader, source: Source) -> AbstractContextManager[Comparing | None]:
+    if isinstance(reader.env, Archive):
+        return nullcontext()
+    return ahead(reader.env.path, source.run.name, len(source.episodes), source.rules, source.today)
 
 
 def _asked(stores: Stores, addresses: Sequence[str]) -> list[tuple[Reader, Run, frozenset[str] | None]]:

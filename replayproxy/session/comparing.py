@@ -1,0 +1,104 @@
+"""Compares episodes in another process while this one still reads the run: two cores, one judgement.
+
+The episodes of a task and seed are compared with the first of them. Which of them may be compared at all is known
+only when the whole run was read; what was compared in vain by then is thrown away, and what was not compared in time
+is done by whoever asks. So the judgement is the same, whatever the processes do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from multiprocessing import get_context
+from pathlib import Path
+
+from replayproxy.core.rules import Rule
+from replayproxy.core.values import Episode, Run, Trace
+from replayproxy.detect.nondeterminism import Pairwise, pairwise
+from replayproxy.storage import Reader, open_store
+
+WORTH = 64
+"""Episodes below which starting a process costs more than it saves."""
+
+TRACES = 16
+
+
+@dataclass(slots=True)
+class Comparing:
+    """`Ahead` over a pool of processes."""
+
+    pool: ProcessPoolExecutor
+    _first: dict[Hashable, str] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], Future[Pairwise]] = field(default_factory=dict)
+
+    def offer(self, episode: Episode, group: Hashable) -> None:
+        first = self._first.setdefault(group, episode.name)
+        if first != episode.name:
+            self._asked[first, episode.name] = self.pool.submit(_compared, first, episode.name)
+
+    def pairwise(self, first: Episode, other: Episode) -> Pairwise | None:
+        asked = self._asked.pop((first.name, other.name), None)
+        if asked is None or asked.cancel():
+            return None
+        try:
+            return asked.result()
+        except Exception:  # whatever befell that process: done here, the same fault shows, or none
+            return None
+
+
+@contextmanager
+def ahead(path: Path, run: str, episodes: int, rules: Sequence[Rule], today: date | None) -> Iterator[Comparing | None]:
+    """None where it would not be worth it."""
+    cores = len(os.sched_getaffinity(0))
+    if cores < 2 or episodes < WORTH:
+        yield None
+        return
+    pool = ProcessPoolExecutor(
+        max_workers=min(cores - 1, 4), mp_context=get_context("spawn"), initializer=_open,
+        initargs=(str(path), run, tuple(rules), today),
+    )  # fmt: skip
+    try:
+        yield Comparing(pool)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+# In the other process
+
+
+@dataclass(slots=True)
+class _Here:
+    reader: Reader
+    run: Run
+    rules: tuple[Rule, ...]
+    today: date | None
+    traces: OrderedDict[str, Trace] = field(default_factory=OrderedDict)
+
+    def trace(self, name: str) -> Trace:
+        found = self.traces.pop(name, None) or self.reader.trace(self.run, self.reader.episode(self.run, name))
+        self.traces[name] = found
+        if len(self.traces) > TRACES:
+            self.traces.popitem(last=False)
+        return found
+
+
+_here: list[_Here] = []
+
+
+def _open(path: str, run: str, rules: tuple[Rule, ...], today: date | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts both, and the other one ends this one
+    reader = open_store(Path(path)).reader()
+    _here[:] = [_Here(reader=reader, run=reader.run(run), rules=rules, today=today)]
+
+
+def _compared(first: str, other: str) -> Pairwise:
+    (here,) = _here
+    return pairwise(
+        here.trace(first), here.trace(other), load=here.reader.node, rules=here.rules, today=here.today
+    )  # fmt: skip
