@@ -14,9 +14,11 @@ from replayproxy.detect.finding import Finding, Kind
 from replayproxy.detect.lost_findings import lost_write
 from replayproxy.detect.lost_write import Kept, Lost, look
 from replayproxy.detect.ops import Op
+from replayproxy.detect.race_capacity import Fulls, Over
+from replayproxy.detect.race_capacity import over_capacity as over_capacity_in
 from replayproxy.detect.race_claims import Refusals, claims
 from replayproxy.detect.race_double import Double, doubles
-from replayproxy.detect.race_findings import Told, double_claim, settled
+from replayproxy.detect.race_findings import Told, double_claim, over_capacity, settled, settled_over
 from replayproxy.detect.race_names import is_holder
 from replayproxy.detect.timeline import Timeline
 
@@ -36,6 +38,7 @@ class Races:
     def __init__(self, run: str) -> None:
         self._run = run
         self._refusals = Refusals()
+        self._fulls = Fulls()
         self._candidates: list[_Candidate] = []
         self._kept: set[Kept] = set()
         self.why: dict[Kind, dict[str, str]] = {Kind.RACE: {}, Kind.LOST_UPDATE: {}}
@@ -46,10 +49,14 @@ class Races:
         told = Told(run=self._run, episode=episode, timeline=timeline, lanes=len(lanes))
         held = claims(timeline, timeline.writes.all)
         self._refusals.note(timeline, own, held)
+        self._fulls.note(timeline, own)
         for (row, column), claimed in held.items():
             if len(claimed) > 1:
                 for double in doubles(timeline, row, column, claimed):
                     self._double(told, double)
+        if len(lanes) > 1 and timeline.shots and not timeline.too_much:
+            for over in over_capacity_in(timeline):
+                self._over(told, over)
         kept = self._lost(told, timeline, own)
         why = _why_no_race(timeline, own, len(lanes))
         self._cover(Kind.RACE, episode, why)
@@ -67,6 +74,15 @@ class Races:
             return settled(finding, double, self._run, refusal, strong=is_holder(rule[2]))
 
         self._candidates.append(_Candidate(settle=settle))
+
+    def _over(self, told: Told, over: Over) -> None:
+        wronged = [op for op in over.wronged if op.episode == told.episode]
+        if wronged:
+            finding = over_capacity(told, over, wronged)
+            env, table = wronged[0].env, over.thing.table
+            self._candidates.append(
+                _Candidate(settle=lambda: settled_over(finding, over, self._run, self._fulls.of(env, table)))
+            )
 
     def _lost(self, told: Told, timeline: Timeline, own: Sequence[Op]) -> int:
         """How many cells that a write set were looked up in the snapshot after it."""

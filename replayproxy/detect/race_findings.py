@@ -21,6 +21,7 @@ from replayproxy.detect.finding import (
 )
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.ops import Op
+from replayproxy.detect.race_capacity import Over
 from replayproxy.detect.race_claims import Claim, Refusal
 from replayproxy.detect.race_double import Double
 from replayproxy.detect.stale_read import COVERAGE_GATE
@@ -149,4 +150,57 @@ def settled(finding: Finding, double: Double, run: str, refusal: Refusal | None,
     return replace(
         finding, grade=Grade.SUSPECTED,
         cannot_say=finding.cannot_say + "; whether taking it over is lawful: no claim of a held row was refused",
+    )  # fmt: skip
+
+
+def over_capacity(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
+    """More holders than there is room for, as it falls on the episode of `wronged`."""
+    last, doubt = wronged[0], told.covered()
+    others = [op for op in over.makers if op not in wronged]
+    witnesses = [told.witness(op, "claim") for op in (*others[-4:], *wronged)]
+    counted = ", ".join(f"{row.table}/{row.key}" for row in over.holders[:6])
+    return Finding(
+        kind=Kind.RACE, sub="over-capacity", grade=Grade.SUSPECTED if doubt else Grade.PROVEN,
+        blame=Blame.ENVIRONMENT, blame_reason="it granted more than there was room for",
+        run=told.run, episode=told.episode, lane=last.lane, pointer=pointer(over.thing, over.column),
+        values=(over.room, plain(over.shown)), exchanges=tuple(witnesses), snapshots=told.shots([over.index]),
+        assumptions=(
+            f"each row of {over.holders[0].table} that is not cancelled holds one place of {over.thing.table}"
+            if over.holders else f"{over.column} of {over.thing.table} is what it is called",
+            told.assumed(),
+        ),
+        ruled_out=(
+            "a release between the claims: the snapshot shows them all at once" + (f" ({counted})" if counted else ""),
+            "one claim sent again: each made a row of its own",
+        ),
+        reproduce=told.reproduce(last.env),
+        title=f"{over.thing.table}/{over.thing.key} has room for {over.room} and was given to {over.shown}"
+        if over.holders else f"{over.thing.table}/{over.thing.key} {over.column} is {over.shown}",
+        cannot_say="whether overbooking is meant: the environment may allow it" + (f"; {doubt}" if doubt else ""),
+        times=_spanned(told, others[-1] if others else None, last, over.index),
+        effect={"granted": plain(over.shown), "of": over.room, "overlapped": over.overlap},
+        scope=told.scope, covers=frozenset((op.episode, op.seq) for op in wronged), count=len(wronged), at=last.fwd,
+    )  # fmt: skip
+
+
+def _spanned(told: Told, rival: Op | None, claim: Op, index: int) -> dict[str, Any]:
+    shot = told.timeline.shots[index].snapshot
+    found = seconds(
+        rival=interval(rival) if rival else None, claim=interval(claim), snapshot=(shot.begun, shot.done)
+    )  # fmt: skip
+    return {name: at for name, at in found.items() if at is not None}
+
+
+def settled_over(finding: Finding, over: Over, run: str, refused: tuple[str, int] | None) -> Finding | None:
+    """As `settled`: without a refusal, what came one after the other may be a policy; a guessed room is no proof."""
+    if refused is not None:
+        address = exchange_address(run, *refused)
+        return replace(finding, ruled_out=(*finding.ruled_out, f"overbooking as a policy: {address} was refused"))
+    if not over.overlap:
+        return None
+    if over.column:
+        return finding
+    return replace(
+        finding, grade=Grade.SUSPECTED,
+        cannot_say=f"{finding.cannot_say}; how many may hold it: no snapshot says so, and no claim was refused",
     )  # fmt: skip
