@@ -9,7 +9,7 @@ from pathlib import Path
 
 from replayproxy.cli.common import safe
 
-_READS = "show|check|diff|ls|explain|replay|mask"
+_READS = "show|check|diff|ls|explain|replay|mask|blame|grep|export"
 _COMMAND = re.compile(rf"replayproxy (?:{_READS}|redrive)(?= )(?! --store)")
 
 

@@ -11,6 +11,8 @@ import click
 
 from replayproxy.cli.bodies import curl, wire
 from replayproxy.cli.common import echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.finding_share import curl_lines, markdown_lines
+from replayproxy.cli.finding_state import finding_state_lines
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.show_episode import change_lines, episode_json, episode_text
 from replayproxy.cli.show_exchange import exchange_json, exchange_text
@@ -21,6 +23,8 @@ from replayproxy.cli.show_talk import talk_lines
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
+from replayproxy.session.evidence import Evidence, evidence
+from replayproxy.session.finding_states import state_diffs
 from replayproxy.session.look import Found
 from replayproxy.session.portrait import change, change_json, portrait, successive
 from replayproxy.session.trials import told_of
@@ -29,8 +33,10 @@ from replayproxy.storage import Reader
 
 @click.command(short_help="Show an episode, an exchange, a snapshot or a finding.")
 @click.argument("address")
-@click.option("--curl", "as_curl", is_flag=True, help="An exchange as a command that sends it again.")
-@click.option("--state", is_flag=True, help="Every row that the snapshots show changed.")
+@click.option(
+    "--curl", "as_curl", is_flag=True, help="An exchange, or those of a finding, as commands that send it again."
+)
+@click.option("--state", is_flag=True, help="Every row that the snapshots show changed; of a finding: as a table.")
 @click.option("--wire", "as_wire", is_flag=True, help="An exchange's bytes as they passed: request, then answer.")
 @click.option("--body", type=click.Choice(["request", "answer"]), help="The bytes of one body of an exchange.")
 @click.option("--md", is_flag=True, help="As Markdown, to paste into an issue.")
@@ -44,7 +50,7 @@ def command(
     asked = [name for name, given in (("--curl", as_curl), ("--wire", as_wire), ("--body", body)) if given]
     with open_reader(stores) as opened:
         found = opened.find(address)
-        if asked and found.resolved.seq is None:
+        if asked and found.resolved.seq is None and not (as_curl and found.resolved.finding and len(asked) == 1):
             raise WrongUsage(f"{asked[0]} needs an exchange", hint=f"replayproxy show 'RUN/EPISODE#1' {asked[0]}")
         if len(asked) + as_json > 1:
             raise WrongUsage(f"{' and '.join(asked + ['--json'] * as_json)} exclude each other")
@@ -52,6 +58,10 @@ def command(
             _raw(_bytes(found, body))
         elif as_json:
             echo_json(_document(found, state=state))
+        elif md and found.resolved.finding is not None:
+            told, _ = _finding(found)
+            for line in markdown_lines(address, told, _hinted(found, _text(found, state=state), stores), _curl(found)):
+                click.echo(line)
         else:
             _lines(_curl(found) if as_curl else _hinted(found, _text(found, state=state), stores), md, address)
     return 0
@@ -91,7 +101,8 @@ def _episode(found: Found) -> tuple[Reader, Run, Episode]:
 def _text(found: Found, *, state: bool) -> Iterator[str]:
     named = found.resolved
     if named.finding is not None:
-        yield from finding_text(named.text, told_of(named.finding, found.reader.trials(named.run)))
+        told, seen = _finding(found)
+        yield from finding_state_lines(found.reader, told) if state else finding_text(named.text, told, seen)
     elif named.episode is None:
         yield from run_lines(found.reader, named.run)
     elif named.snapshot is not None:
@@ -110,6 +121,13 @@ def _text(found: Found, *, state: bool) -> Iterator[str]:
         yield from episode_text(portrait(*_episode(found)), all_changes=state)
 
 
+def _finding(found: Found) -> tuple[dict[str, Any], Evidence]:
+    """A finding as its trials leave it, and what it rests on."""
+    named = found.resolved
+    told = told_of(named.finding or {}, found.reader.trials(named.run))
+    return told, evidence(found.reader, told)
+
+
 def _changes(found: Found, seq: int | None) -> Iterator[Any]:
     reader, _, episode = _episode(found)
     for before, after in successive(reader.snapshots(episode)):
@@ -120,7 +138,9 @@ def _changes(found: Found, seq: int | None) -> Iterator[Any]:
 def _document(found: Found, *, state: bool) -> dict[str, Any]:
     named = found.resolved
     if named.finding is not None:
-        return told_of(named.finding, found.reader.trials(named.run))
+        told, _ = _finding(found)
+        states = {"states": [one.to_json() for one in state_diffs(found.reader, told)]} if state else {}
+        return told | states
     if named.episode is None:
         return run_json(found.reader, named.run)
     if named.snapshot is not None:
@@ -135,6 +155,9 @@ def _document(found: Found, *, state: bool) -> dict[str, Any]:
 
 
 def _curl(found: Found) -> Iterator[str]:
+    if found.resolved.finding is not None:
+        yield from curl_lines(found.reader, _finding(found)[1])
+        return
     reader, run, episode = _episode(found)
     exchange = reader.exchange(episode, found.resolved.seq or 0)
     wiring = run.envs.get(exchange.env)

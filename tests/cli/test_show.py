@@ -166,8 +166,9 @@ def test_a_run_shows_its_wiring_and_its_episodes(call: Call, recorded: Path) -> 
 def test_a_finding_shows_its_evidence(call: Call, recorded: Path) -> None:
     lines = call("show", "F1").text.splitlines()
     assert lines[0] == "F1  STATE BLEED (row)  PROVEN  a was poisoned by b"
-    assert lines[2] == "  blame       environment (reset)"
-    assert " ".join(lines[3].split()) == 'nightly/a#2 read GET /deals 200 22:13:20.212 /items/3/id = "D-9"'
+    assert lines[1] == "  falls on nightly/a, lane main   blame: environment (reset)"
+    assert lines[2].split()[:6] == ["a/s0", "state", "snapshot", "crm,", "start", "22:13:20.000"]
+    assert " ".join(lines[3].split()[:9]) == 'a/2 read GET /deals 200 22:13:26.100 /items/3/id = "D-9"'
     assert '  values      /items/3/id   expected "absent"   there was "D-9\\x1b]0;evil\\x07"' in lines
     assert "  ruled out   own write: none" in lines
     assert "  reproduce   replayproxy reproduce F1 --env crm=URL" in lines
