@@ -78,13 +78,17 @@ class State(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """`delta`: a guaranteed lower bound, in ns, on how long the value had been overwritten when the read began.
-    `by`: the version that overwrote it, or the index of the snapshot that showed it gone."""
+    `by`: the version that overwrote it, or the index of the snapshot that showed it gone. `newer`: how many versions,
+    at least, came after the last that the value can be from, and had taken effect before the read. `earliest`: when
+    the first write began that can have given the value (`ALWAYS`: it may always have been there)."""
 
     reading: Reading
     state: State
     delta: int = 0
     by: Version | None = None
     by_snapshot: int | None = None
+    newer: int = 0
+    earliest: int = ALWAYS
 
 
 def judge(history: History) -> list[Verdict]:
@@ -171,14 +175,26 @@ class _Register:
         possible = [i for i in self.writers.get(reading.value, ()) if self.invs[i] <= reading.up_end]
         if not possible:
             return Verdict(reading=reading, state=State.UNKNOWN)
-        gone = max((self.overwritten(self.established[i], reading.value) for i in possible), key=lambda g: g[0])
+        last = max(self.established[i] for i in possible)
+        gone = self.overwritten(last, reading.value)
         blind = bisect_right(self.blind_invs, reading.up_end)
-        if blind:
+        if blind and self.blind_latest[blind - 1] > last:
             # What overwrites the blind write that ended last has overwritten all of them.
-            gone = max(gone, self.overwritten(self.blind_latest[blind - 1], reading.value), key=lambda g: g[0])
+            last = self.blind_latest[blind - 1]
+            gone = self.overwritten(last, reading.value)
+        earliest = ALWAYS if blind else min(self.invs[i] for i in possible)
         if gone[0] >= reading.fwd:
-            return Verdict(reading=reading, state=State.CURRENT)
-        return Verdict(reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2])
+            return Verdict(reading=reading, state=State.CURRENT, earliest=earliest)
+        return Verdict(
+            reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2],
+            newer=self._newer(last, reading.fwd), earliest=earliest,
+        )  # fmt: skip
+
+    def _newer(self, last: int, before: int) -> int:
+        """The versions that began after the instant `last` and were established before another. What a snapshot alone
+        shows is one more version than none."""
+        after = bisect_right(self.invs, last)
+        return max(1, sum(established < before for established in self.established[after:]))
 
     def contradicted(self) -> bool:
         """Whether a snapshot shows what nobody wrote, or what was surely overwritten: a writer that we did not see,

@@ -50,7 +50,8 @@ class Effect(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """`sets`: (row, column) -> value, as far as request and answer agree on it. `rows`: what a read showed.
-    `absent`: the row that a read said is not there. `fresh_for`: seconds for which the answer says that a cache may
+    `absent`: the row that a read said is not there. `echoed`: the rows that the answer of a write shows. `validators`:
+    the answer's ETag and Last-Modified. `fresh_for`: seconds for which the answer says that a cache may
     keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object that a write was
     answered with; `about`: the rows of the state that its path names. `condition`: the version that a write demanded
     (If-Match), `tag` the one that its answer bears (ETag), `once` the key under which a repeat is the same write."""
@@ -69,6 +70,8 @@ class Op:
     place: Place | None
     rows: Sequence[Shown] = ()
     absent: Row | None = None
+    echoed: Sequence[Shown] = ()
+    validators: Sequence[tuple[str, str]] = ()
     sets: Mapping[tuple[Row, str], str] = field(default_factory=dict)
     asked: Mapping[str, Any] = field(default_factory=dict)
     fresh_for: float = 0.0
@@ -132,11 +135,14 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
     sets: Mapping[tuple[Row, str], str] = {}
     asked: Mapping[str, Any] = {}
     said: Mapping[str, Any] = {}
+    echoed: Sequence[Shown] = ()
     if effect is not Effect.NONE:
         sent = views.of(exchange.request.fields, exchange.request.body)
         asked = _asked(sent)
         if status is not None and 200 <= status < 300 and answer is not None:
-            sets = _sets(exchange, named, by, sent, answer)
+            made = created(answer, named, by) if exchange.request.method == b"POST" else None
+            echoed = [made] if made else [one for one in shown(answer, named, by) if not one.listed]
+            sets = _sets(exchange, named, asked, echoed, made=made is not None)
         said = members_of(answer, named) if answer is not None else {}
     return Op(
         episode=episode, seq=exchange.seq, env=exchange.env, lane=exchange.lane,
@@ -144,7 +150,8 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         target=exchange.request.target.decode("utf-8", "replace"), status=status,
         fwd=exchange.times.fwd if exchange.times.fwd is not None else exchange.times.head,
         end=NEVER if end is None or effect is Effect.OPEN else end,
-        effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, sets=sets, asked=asked,
+        effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, echoed=echoed,
+        validators=_validators(exchange) if whole else (), sets=sets, asked=asked,
         fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
         who=hash(tuple(v for name in _CREDENTIALS for v in all_fields(exchange.request.fields, name))),
@@ -184,7 +191,7 @@ def _text(raw: bytes) -> str:
 
 
 def _sets(
-    exchange: Exchange, place: Place | None, tables: Tables, sent: View, answer: View
+    exchange: Exchange, place: Place | None, asked: Mapping[str, Any], echoed: Sequence[Shown], *, made: bool
 ) -> dict[tuple[Row, str], str]:
     """What the write surely set, by its own words: an echoed member that was asked for, a row made, a row deleted."""
     method = exchange.request.method
@@ -192,21 +199,21 @@ def _sets(
         return {}
     if method == b"DELETE":
         return {(Row(place.table, place.key), PRESENCE): ABSENT} if place.key is not None else {}
-    if method in (b"PUT", b"PATCH", b"POST"):
-        if method == b"POST" and (new := created(answer, place, tables)):
-            # Only 201 says that the row is new; an answer 200 may repeat what a cache believes of the other members.
-            fresh = exchange.response is not None and exchange.response.status == 201
-            named = {name: value for name, value in new.members.items() if fresh or name in _asked(sent)}
-            made = {(new.row, column): normal(value) for column, value in named.items()}
-            return {**made, (new.row, PRESENCE): PRESENT}
-        asked = _asked(sent)
-        echoes = [one for one in shown(answer, place, tables) if not one.listed]
-        sets = {
-            (one.row, column): normal(value)
-            for one in echoes for column, value in one.members.items() if column in asked
-        }  # fmt: skip
-        return {**sets, **{(one.row, PRESENCE): PRESENT for one in echoes if method == b"PUT"}}
-    return {}
+    if method not in (b"PUT", b"PATCH", b"POST"):
+        return {}
+    # Only 201 says that the row is new; an answer 200 may repeat what a cache believes of the other members.
+    fresh = made and exchange.response is not None and exchange.response.status == 201
+    sets = {
+        (one.row, column): normal(value)
+        for one in echoed for column, value in one.members.items() if fresh or column in asked
+    }  # fmt: skip
+    return {**sets, **{(one.row, PRESENCE): PRESENT for one in echoed if made or method == b"PUT"}}
+
+
+def _validators(exchange: Exchange) -> list[tuple[str, str]]:
+    fields = exchange.response.fields if exchange.response is not None else ()
+    found = [(name, all_fields(fields, name.lower().encode())) for name in ("ETag", "Last-Modified")]
+    return [(name, _text(values[0])) for name, values in found if len(values) == 1]
 
 
 _AGE = re.compile(rb"(?:^|[,\s])(?:s-maxage|max-age)\s*=\s*\"?(\d+)")

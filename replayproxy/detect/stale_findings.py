@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from replayproxy.detect.agreement import Agreement, Pair
+from replayproxy.detect.bracket import Bracket
 from replayproxy.detect.finding import (
     Blame,
     Finding,
-    Grade,
     Kind,
     Witness,
     exchange_address,
@@ -17,22 +17,34 @@ from replayproxy.detect.finding import (
     seconds,
     snapshot_address,
 )
-from replayproxy.detect.history import Verdict
-from replayproxy.detect.ops import PRESENCE, Op
-from replayproxy.detect.stale_read import COVERAGE_GATE, Judged, Sight, Stale
+from replayproxy.detect.ops import PRESENCE, Effect, Op
+from replayproxy.detect.sights import Sight
+from replayproxy.detect.stale_grade import (
+    Evidence,
+    assumptions,
+    evidence_of,
+    grade_of,
+    healed,
+    ruled_out,
+    scope_of,
+)
+from replayproxy.detect.stale_read import Judged, Stale
 from replayproxy.detect.timeline import Timeline
+from replayproxy.detect.tokens import Tokens
 
 
 def findings(
-    run: str, episode: str, timeline: Timeline, judged: Judged, agreement: Agreement, own: Sequence[Op]
-) -> Iterator[tuple[Finding, Pair | None]]:
+    run: str, episode: str, timeline: Timeline, judged: Judged, agreement: Agreement, tokens: Tokens,
+    own: Sequence[Op],
+) -> Iterator[tuple[Finding, Pair | None]]:  # fmt: skip
     """One per missed write, the first read that missed it in front; with the pair that it rests on."""
-    believed = [s for s in judged.stale if s.sight.pair is None or agreement.holds(s.sight.pair)]
+    believed = [stale for stale in judged.stale if stale.credible(agreement, tokens)]
     ordered = sorted(believed, key=_cause)
     for _, same in groupby(ordered, key=_cause):
         folded = list(same)
         first = min(folded, key=_telling)
-        yield _finding(run, episode, timeline, first, folded, agreement, own), first.sight.pair
+        evidence = evidence_of(timeline, first, agreement, tokens, own)
+        yield _finding(run, episode, evidence, folded, own), first.sight.pair
 
 
 def _cause(stale: Stale) -> tuple[str, int, int]:
@@ -53,67 +65,99 @@ def _sub(stale: Stale, own: Sequence[Op]) -> str:
         return "membership"
     if writer is not None and (writer.episode, writer.lane) == (op.episode, op.lane):
         return "RYW"
+    return "MR" if _seen_newer(stale, own) else "RT"
+
+
+def _seen_newer(stale: Stale, own: Sequence[Op]) -> bool:
+    """Whether the reader's own lane had been shown what the read missed."""
+    op, sight = stale.sight.op, stale.sight
+    if stale.token is not None:
+        seen = stale.token.newest.op
+        if seen is not None and seen.effect is Effect.NONE and (seen.episode, seen.lane) == (op.episode, op.lane):
+            return True
     newer = stale.verdict.by.value if stale.verdict.by else None
-    seen = any(
+    return newer is not None and any(
         other.lane == op.lane and other.end < op.fwd and any(
-            one.row == stale.sight.row and stale.sight.column in one.members
-            and Sight(op=other, row=one.row, column=stale.sight.column, value=one.members[stale.sight.column],
+            one.row == sight.row and sight.column in one.members
+            and Sight(op=other, row=one.row, column=sight.column, value=one.members[sight.column],
                       pointer="", pair=None).normal == newer
             for one in other.rows
         )
-        for other in own
+        for other in own if other.reads and not other.is_probe
     )  # fmt: skip
-    return "MR" if newer is not None and seen else "RT"
-
-
-def _grade(timeline: Timeline, stale: Stale) -> tuple[Grade, str]:
-    total, explained = len(timeline.changes), timeline.explained
-    if not timeline.shots:
-        return Grade.SUSPECTED, "there are no snapshots: writers that do not pass the proxy would go unnoticed"
-    if stale.sight.row.of_path:
-        return Grade.SUSPECTED, "no snapshot shows this path: writers that do not pass the proxy would go unnoticed"
-    if total == 0:
-        return Grade.SUSPECTED, "no snapshot shows the write: how many writers go unnoticed is not known"
-    if explained < COVERAGE_GATE * total:
-        return Grade.SUSPECTED, f"only {explained} of {total} state changes are explained by recorded writes"
-    if stale.unknown_beside:
-        return Grade.SUSPECTED, f"{stale.unknown_beside} other reads of this cell show a value that nobody wrote"
-    return Grade.PROVEN, ""
 
 
 def _finding(
-    run: str, episode: str, timeline: Timeline, first: Stale, folded: Sequence[Stale], agreement: Agreement,
-    own: Sequence[Op],
+    run: str, episode: str, evidence: Evidence, folded: Sequence[Stale], own: Sequence[Op]
 ) -> Finding:  # fmt: skip
-    sight, writer, verdict = first.sight, first.writer, first.verdict
-    grade, doubt = _grade(timeline, first)
+    first = evidence.stale
+    sight, verdict = first.sight, first.verdict
+    grade, doubt = grade_of(evidence)
     reads = {(s.sight.op.episode, s.sight.op.seq) for s in folded}
-    witnesses = [_witness(run, writer, "write", first.current)] if writer else []
-    witnesses.append(_witness(run, sight.op, "read", sight.value, sight.pointer))
     late = verdict.delta / 1e9
+    doubts = [text for text in ("which layer kept the old value", doubt, healed(evidence)) if text]
     return Finding(
         kind=Kind.STALE_READ, sub=_sub(first, own), grade=grade,
-        blame=Blame.ENVIRONMENT, blame_reason="the write had been answered before the read was sent",
+        blame=Blame.ENVIRONMENT, blame_reason=_why(first),
         run=run, episode=episode, lane=sight.op.lane, pointer=sight.pointer,
         values=(plain(first.current), plain(sight.value)),
-        exchanges=tuple(witnesses), snapshots=_snapshots(run, timeline, first),
-        assumptions=_assumptions(timeline, sight, agreement), ruled_out=_ruled_out(timeline, first),
+        exchanges=tuple(_witnesses(run, evidence)), snapshots=_snapshots(run, evidence),
+        assumptions=tuple(assumptions(evidence)), ruled_out=tuple(ruled_out(evidence)),
         reproduce=f"replayproxy redrive {run}/{episode} --env {sight.op.env}=URL --repeat 5",
-        title=_title(first, late),
-        cannot_say="which layer kept the old value" + (f"; {doubt}" if doubt else ""),
-        times=_times(sight.op, writer, verdict),
+        title=_title(first, late), cannot_say="; ".join(doubts), times=_times(evidence),
         effect={
-            "out_of_date_s": late, "reads": len(reads), "cells": len(folded),
+            "out_of_date_s": late, "newer_versions": verdict.newer, "reads": len(reads), "cells": len(folded),
             "row": f"{sight.row.table}/{sight.row.key}",
         },
+        scope=scope_of(evidence, own),
         covers=frozenset(reads), count=len(reads), at=sight.op.fwd,
     )  # fmt: skip
 
 
-def _times(read: Op, writer: Op | None, verdict: Verdict) -> dict[str, object]:
-    write = (writer.fwd, writer.answered) if writer else None
-    told = seconds(write=write, overwritten=read.fwd - verdict.delta, read=(read.fwd, read.end))
+def _why(stale: Stale) -> str:
+    if stale.writer is not None:
+        return "the write had been answered before the read was sent"
+    return "a later version had been seen before the read was sent"
+
+
+def _witnesses(run: str, evidence: Evidence) -> Iterator[Witness]:
+    stale = evidence.stale
+    sight, token = stale.sight, evidence.token
+    if stale.writer is not None:
+        yield _witness(run, stale.writer, "write", stale.current)
+    elif token is not None and token.newest.op is not None:
+        yield _witness(run, token.newest.op, "witness", token.newest.value)
+    yield _witness(run, sight.op, "read", sight.value, sight.pointer)
+    if evidence.agrees and evidence.bracket is not None:
+        yield _witness(run, evidence.bracket.again, "witness", sight.value, sight.pointer)
+
+
+def _times(evidence: Evidence) -> dict[str, object]:
+    """What the drawing of the intervals is made from. `before` and `after` are the snapshots around the read, or
+    around its repetition where it was asked again; `snapshot` the one that first showed the value gone."""
+    stale, timeline = evidence.stale, evidence.timeline
+    read, writer = stale.sight.op, stale.writer
+    shots: dict[str, tuple[int, int] | None] = {}
+    if timeline.shows(stale.sight.row):
+        line = timeline.line
+        around = _around(timeline, stale.sight, evidence.bracket)
+        shots = {name: (line.begun[index], line.done[index]) for name, index in around.items()}
+        if stale.verdict.by_snapshot is not None:
+            shots["snapshot"] = (line.begun[stale.verdict.by_snapshot], line.done[stale.verdict.by_snapshot])
+    told = seconds(
+        write=(writer.fwd, writer.answered) if writer else None, overwritten=read.fwd - stale.verdict.delta,
+        read=(read.fwd, read.end), **shots,
+    )  # fmt: skip
     return {name: at for name, at in told.items() if at is not None}
+
+
+def _around(timeline: Timeline, sight: Sight, bracket: Bracket | None) -> dict[str, int]:
+    if bracket is not None:
+        return {"before": bracket.before, "after": bracket.after}
+    return {
+        "before" if timeline.line.done[index] < sight.op.fwd else "after": index
+        for index in timeline.near(sight.op.fwd, sight.op.end)
+    }
 
 
 def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> Witness:
@@ -129,34 +173,12 @@ def _title(stale: Stale, late: float) -> str:
     return f"{stale.sight.op.target} was at least {late:.3f} s out of date, {by}"
 
 
-def _snapshots(run: str, timeline: Timeline, stale: Stale) -> tuple[str, ...]:
-    shown = timeline.shows(stale.sight.row)
-    near = list(timeline.near(stale.sight.op.fwd, stale.sight.op.end)) if shown else []
-    return tuple(snapshot_address(run, timeline.shots[i].episode, timeline.shots[i].snapshot) for i in near)
-
-
-def _assumptions(timeline: Timeline, sight: Sight, agreement: Agreement) -> tuple[str, ...]:
-    told = ["a write sets its values within the time between its request and its answer"]
-    if timeline.shows(sight.row):
-        told.append(
-            f"snapshots show the system of record, each row at one instant; {timeline.explained} of "
-            f"{len(timeline.changes)} state changes are explained by recorded writes"
-        )
-    if sight.pair is not None:
-        where = "the row" if sight.column == PRESENCE else f"column {sight.column}"
-        times = agreement.agreed(sight.pair)
-        told.append(f"what it showed is {where} of {sight.row.table}: agreed at {times} quiet points")
-    return tuple(told)
-
-
-def _ruled_out(timeline: Timeline, stale: Stale) -> tuple[str, ...]:
-    told = ["overlap of the read with the write: none"]
-    others = len(timeline.writes.all) - (stale.writer is not None)
-    told.append(f"another write of the value that was read: none of {others} can have set it so late")
-    if not stale.sight.op.fresh_for:
-        told.append("a declared cache: no Age, Cache-Status or max-age")
-    elif stale.verdict.delta > stale.sight.op.fresh_for * 1e9:
-        told.append(f"a declared cache: it may be {stale.sight.op.fresh_for:g} s old, and is older")
-    else:
-        told.append("a declared cache: it must drop what its own client has just written to this path")
-    return tuple(told)
+def _snapshots(run: str, evidence: Evidence) -> tuple[str, ...]:
+    timeline, stale = evidence.timeline, evidence.stale
+    if not timeline.shows(stale.sight.row):
+        return ()
+    near = list(timeline.near(stale.sight.op.fwd, stale.sight.op.end))
+    if evidence.bracket is not None:
+        near += [evidence.bracket.before, evidence.bracket.after]
+    shots = [timeline.shots[index] for index in dict.fromkeys(near)]
+    return tuple(snapshot_address(run, shot.episode, shot.snapshot) for shot in shots)

@@ -8,46 +8,45 @@ did not pass the proxy would go unnoticed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from replayproxy.detect.agreement import Agreement, Pair
+from replayproxy.detect.agreement import Agreement
 from replayproxy.detect.cells import Row, Shown
 from replayproxy.detect.history import ALWAYS, NO_LINE, Blind, History, Reading, State, Verdict, Version, judge
 from replayproxy.detect.normal import normal
-from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Op
+from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
+from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
 from replayproxy.detect.timeline import Timeline, cell
+from replayproxy.detect.token_order import Token, TokenOrder
+from replayproxy.detect.tokens import Tokens
 
 COVERAGE_GATE = 0.99
 """The share of state changes that recorded writes must explain before a stale read counts as proven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """One cell in one answer. `pair` None: there is no state to compare with."""
-
-    op: Op
-    row: Row
-    column: str
-    value: Any
-    pointer: str
-    pair: Pair | None
-
-    @property
-    def normal(self) -> str:
-        return str(self.value) if self.column == PRESENCE else normal(self.value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """A cell read out of date, before it is folded with what follows from the same write."""
+    """A cell read out of date, before it is folded with what follows from the same write.
+
+    `token`: a version token of the row that says the same; `against`: one that says that the row was not out of date.
+    `by_token`: nothing but the token says it. Whether a token counts is known at the end of the run.
+    """
 
     sight: Sight
     verdict: Verdict
     writer: Op | None
     current: Any
     unknown_beside: int
+    token: Token | None = None
+    against: Token | None = None
+    by_token: bool = False
+
+    def credible(self, agreement: Agreement, tokens: Tokens) -> bool:
+        """Whether the member is known to be the column, and the token to be one if nothing else says it."""
+        known = self.sight.pair is None or agreement.holds(self.sight.pair)
+        return known and (not self.by_token or (self.token is not None and tokens.holds(self.token.key)))
 
 
 @dataclass(slots=True)
@@ -60,33 +59,39 @@ class Judged:
     unknown: int = 0
     mapped: int = 0  # reads that show a row as a snapshot beside them does
     declared: int = 0
+    _latest: dict[tuple[int, Row], int] = field(default_factory=dict)  # by read and row: the begin of a write it shows
 
 
-def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement) -> Judged:
-    """Judges the reads of one episode (`own`), and adds to what is known of the members of answers."""
+def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: Tokens, episode: str) -> Judged:
+    """Judges the reads of one episode (`own`), and adds to what is known of members of answers and of tokens."""
     result = Judged()
-    reads = [op for op in own if op.reads]
+    reads = [op for op in own if op.reads and not op.is_probe]
     if timeline.shots:
-        _learn(timeline, reads, agreement)
+        learn(timeline, reads, agreement)
+    tokens.learn(timeline, own, episode)
     effects = _effects(timeline)
     rows = {row for row, _ in effects} | {change.row for change in timeline.changes}
-    sights = _sights(timeline, reads, rows, agreement, result)
-    for (row, column), seen in sights.items():
+    result.mapped = sum(as_the_state(timeline, op) for op in reads)
+    for (row, column), seen in sights_of(timeline, reads, rows, agreement).items():
         history = _history(timeline, effects, row, column, seen)
         verdicts = judge(history)
         unknown = sum(verdict.state is State.UNKNOWN for verdict in verdicts)
         for verdict in verdicts:
             _count(timeline, result, verdict, unknown)
+    if rows:
+        _ask_tokens(timeline, TokenOrder(timeline, own, rows, tokens), reads, rows, result)
     return result
 
 
 def _count(timeline: Timeline, result: Judged, verdict: Verdict, unknown: int) -> None:
+    read: Sight = verdict.reading.ref
+    at = read.op.seq, read.row
+    result._latest[at] = max(result._latest.get(at, ALWAYS), verdict.earliest)
     if verdict.state is State.UNKNOWN:
         result.unknown += 1
     elif verdict.state is State.CURRENT:
         result.current += 1
-        sight: Sight = verdict.reading.ref
-        result.bare += sight.column == PRESENCE or str(sight.value) == sight.row.key
+        result.bare += read.column == PRESENCE or str(read.value) == read.row.key
     else:
         stale = _stale(timeline, verdict, unknown)
         if _declared(stale):
@@ -95,122 +100,65 @@ def _count(timeline: Timeline, result: Judged, verdict: Verdict, unknown: int) -
             result.stale.append(stale)
 
 
-# What the reads showed
+# Version tokens
 
 
-def _pair(op: Op, one: Shown, column: str) -> Pair:
-    at = one.at.rpartition("/")[0] + "/*" if one.listed else one.at
-    return Pair(env=op.env, table=one.row.table, pointer=at, column=column, query=op.query)
-
-
-def _learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> None:
+def _ask_tokens(
+    timeline: Timeline, order: TokenOrder, reads: Sequence[Op], rows: set[Row], result: Judged
+) -> None:  # fmt: skip
+    """What the tokens say of each row that was read is put beside what the intervals say."""
+    stale: dict[tuple[int, Row], list[int]] = defaultdict(list)
+    for index, one_stale in enumerate(result.stale):
+        stale[one_stale.sight.op.seq, one_stale.sight.row].append(index)
     for op in reads:
-        near = list(timeline.near(op.fwd, op.end))
         for one in op.rows:
-            for index in near if timeline.shows(one.row) else ():
-                if timeline.quiet(one.row, op.fwd, op.end, index):
-                    _compare(timeline, op, one, index, agreement)
-                    break
+            said = list(order.of(op, one)) if one.row in rows else []
+            old = next((token for token in said if token.old), None)
+            mates = stale.get((op.seq, one.row), [])
+            for index in mates:
+                mate = result.stale[index]
+                against = next((token for token in said if _contradicts(token, mate.sight)), None)
+                result.stale[index] = replace(mate, token=old, against=against or _torn(result, op, one, old))
+            if old is not None and not mates:
+                found = replace(_by_token(timeline, op, one, old), against=_torn(result, op, one, old))
+                if _declared(found):
+                    result.declared += 1
+                else:
+                    result.stale.append(found)
 
 
-def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agreement) -> None:
-    content = timeline.row_at(one.row, index)
-    since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
-    shown = {PRESENCE: PRESENT}
-    if isinstance(content, dict):
-        shown |= {column: normal(value) for column, value in one.members.items() if column in content}
-    for column, value in shown.items():
-        pair = _pair(op, one, column)
-        if value == cell(content, column):
-            agreement.agree(pair, value)
-        else:
-            before = {held for at, held in timeline.values(one.row, column) if at <= index}
-            agreement.disagree(pair, since_write=since, earlier=value in before)
+def _contradicts(token: Token, sight: Sight) -> bool:
+    """Whether the very version that the read shows was seen elsewhere with another value of the cell."""
+    shown = token.newest.members.get(sight.column)
+    return not token.old and sight.column in token.newest.members and normal(shown) != sight.normal
 
 
-def _sights(
-    timeline: Timeline, reads: Sequence[Op], rows: set[Row], agreement: Agreement, result: Judged
-) -> dict[tuple[Row, str], list[Sight]]:
-    found: dict[tuple[Row, str], list[Sight]] = defaultdict(list)
-    for op in reads:
-        result.mapped += _as_the_state(timeline, op)
-        for one in op.rows:
-            if one.row in rows:
-                for sight in _shown(op, one, with_pair=timeline.shows(one.row)):
-                    if sight.pair is None or not agreement.dropped(sight.pair):
-                        found[one.row, sight.column].append(sight)
-    for row, sight in _not_there(timeline, reads, rows, found):
-        found[row, PRESENCE].append(sight)
-    return found
+def _torn(result: Judged, op: Op, one: Shown, old: Token | None) -> Token | None:
+    """The token, if the row also shows what was written only after a later token had been seen."""
+    return old if old is not None and result._latest.get((op.seq, one.row), ALWAYS) > old.since else None
 
 
-def _as_the_state(timeline: Timeline, op: Op) -> bool:
-    """Whether the read agrees with a snapshot beside it: in a column, beyond the row's key, or in a row's absence."""
-    for index in timeline.near(op.fwd, op.end):
-        if op.absent is not None and timeline.shows(op.absent) and timeline.row_at(op.absent, index) is None:
-            return True
-        for one in op.rows:
-            content = timeline.row_at(one.row, index) if timeline.shows(one.row) else None
-            if isinstance(content, dict) and any(
-                column in content and str(value) != one.row.key and normal(value) == cell(content, column)
-                for column, value in one.members.items()
-            ):
-                return True
-    return False
-
-
-def _shown(op: Op, one: Shown, *, with_pair: bool) -> Iterator[Sight]:
-    yield Sight(
-        op=op, row=one.row, column=PRESENCE, value=PRESENT, pointer=one.at,
-        pair=_pair(op, one, PRESENCE) if with_pair else None,
+def _by_token(timeline: Timeline, op: Op, one: Shown, token: Token) -> Stale:
+    column = token.key.name
+    pair = pair_of(op, one, column) if timeline.shows(one.row) and not token.key.header else None
+    sight = Sight(op=op, row=one.row, column=column, value=token.shown, pointer=token.pointer, pair=pair)
+    seen = token.newest
+    writer = seen.op if seen.op is not None and seen.op.effect is not Effect.NONE else None
+    if seen.shot is not None:
+        writer = _changed_by(timeline, one.row, seen.shot)
+    verdict = Verdict(
+        reading=Reading(fwd=op.fwd, up_end=op.end, value=sight.normal, ref=sight), state=State.STALE,
+        delta=op.fwd - token.since, by_snapshot=seen.shot, newer=token.newer,
     )  # fmt: skip
-    for column, value in one.members.items():
-        yield Sight(
-            op=op, row=one.row, column=column, value=value, pointer=one.pointer(column),
-            pair=_pair(op, one, column) if with_pair else None,
-        )  # fmt: skip
+    return Stale(
+        sight=sight, verdict=verdict, writer=writer, current=seen.value, unknown_beside=0, token=token, by_token=True
+    )
 
 
-def _not_there(
-    timeline: Timeline, reads: Sequence[Op], rows: set[Row], found: dict[tuple[Row, str], list[Sight]]
-) -> list[tuple[Row, Sight]]:
-    """Reads that said or implied that a row is not there, if the same request shows it at another time.
-
-    A row may be hidden by a right, a filter or a page. What the same request has shown, unchanged, in a list not
-    longer than another one, is not hidden by any of these.
-    """
-    askers: dict[tuple[str, int], list[Op]] = defaultdict(list)
-    for op in reads:
-        if op.method == "GET" and (op.rows or op.absent is not None or op.status == 200):
-            askers[op.target, op.who].append(op)
-    missing: list[tuple[Row, Sight]] = []
-    for row in rows:
-        seen = {(sight.op.target, sight.op.who): sight for sight in found.get((row, PRESENCE), ())}
-        for asked, sight in seen.items():
-            for op in _leaving_out(timeline, row, askers[asked]):
-                gone = Sight(op=op, row=row, column=PRESENCE, value=ABSENT, pointer="", pair=sight.pair)
-                missing.append((row, gone))
-    return missing
-
-
-def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator[Op]:
-    longest = max((len(op.rows) for op in askers), default=0)
-    for op in askers:
-        shorter = op.absent is None and len(op.rows) < longest and all(one.row != row for one in op.rows)
-        if op.absent == row or (shorter and _as_shown(timeline, row, op, askers)):
-            yield op
-
-
-def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:
-    """Whether the row, when this list left it out, was what it was when the same list showed it."""
-    if not timeline.shows(row):
-        return False
-    contents = []
-    for asker in (op, *(other for other in askers if any(one.row == row for one in other.rows))):
-        near = list(timeline.near(asker.fwd, asker.end))
-        if near:
-            contents.append(timeline.row_at(row, near[0]))
-    return len(contents) > 1 and contents[0] is not None and any(content == contents[0] for content in contents[1:])
+def _changed_by(timeline: Timeline, row: Row, shot: int) -> Op | None:
+    """Who made the row what the snapshot shows, as far as it is known."""
+    earlier = [change for change in timeline.changes if change.row == row and change.gap < shot]
+    return earlier[-1].by if earlier else None
 
 
 # What is known of a cell
@@ -262,8 +210,7 @@ def _stale(timeline: Timeline, verdict: Verdict, unknown: int) -> Stale:
     sight: Sight = verdict.reading.ref
     writer: Op | None = verdict.by.ref if verdict.by else None
     if writer is None and verdict.by_snapshot is not None:
-        earlier = [c for c in timeline.changes if c.row == sight.row and c.gap < verdict.by_snapshot]
-        writer = earlier[-1].by if earlier else None
+        writer = _changed_by(timeline, sight.row, verdict.by_snapshot)
     return Stale(
         sight=sight, verdict=verdict, writer=writer, current=_current(timeline, sight, writer), unknown_beside=unknown
     )

@@ -19,9 +19,11 @@ from replayproxy.detect.provenance import Provenance
 from replayproxy.detect.race import Races
 from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
 from replayproxy.detect.spans import Span, in_time, span_of
-from replayproxy.detect.stale_read import Judged, look
+from replayproxy.detect.stale_grade import doubt_of
+from replayproxy.detect.stale_read import Judged, Stale, look
 from replayproxy.detect.states import Series, States, records
 from replayproxy.detect.timeline import Shot, Timeline
+from replayproxy.detect.tokens import Tokens
 from replayproxy.detect.views import Views
 from replayproxy.detect.written import Ledger
 
@@ -48,6 +50,7 @@ class Swept:
     suspicions: list[Suspicion] = field(default_factory=list)
     stale_coverage: dict[str, str] = field(default_factory=dict)  # episode -> why not checked; "" checked
     agreement: Agreement = field(default_factory=Agreement)
+    tokens: Tokens = field(default_factory=Tokens)
     ledger: Ledger = field(default_factory=Ledger)
     provenance: Provenance = field(default_factory=Provenance)
     races: Races = field(default_factory=lambda: Races(""))
@@ -56,9 +59,11 @@ class Swept:
         """What is left of the stale reads now that all is known of the members of answers."""
         yield from (found for found, pair in self.stale if pair is None or self.agreement.holds(pair))
         for one in self.suspicions:
-            if _known(one.judged, self.agreement):
+            if any(stale.credible(self.agreement, self.tokens) for stale in one.judged.stale):
                 self.stale_coverage[one.episode] = ""
-            judged = stale_findings.findings(run, one.episode, one.timeline, one.judged, self.agreement, one.own)
+            judged = stale_findings.findings(
+                run, one.episode, one.timeline, one.judged, self.agreement, self.tokens, one.own
+            )
             yield from (found for found, _ in judged)
 
 
@@ -129,21 +134,22 @@ class Sweep:
     def _judge_state(self, extract: Extract, series: Series) -> str:
         """Why nothing can be said about stale reads of this state; "" when it was looked into."""
         timeline, own = self._timeline(extract, series)
-        judged = look(timeline, own, self.swept.agreement)
+        judged = look(timeline, own, self.swept.agreement, self.swept.tokens, extract.summary.name)
         first = next((s for s in extract.snapshots if s.name == series.name), None)
         instance = instance_of(extract.span, series, first)
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
         self.swept.races.look(extract.summary.name, timeline, own)
         if judged.stale:
             self._keep(extract.summary.name, timeline, judged, own)
-        return _why_not(timeline, judged, own, self.swept.agreement)
+        known = any(stale.credible(self.swept.agreement, self.swept.tokens) for stale in judged.stale)
+        return _why_not(timeline, judged, own, known=known)
 
     def _keep(self, name: str, timeline: Timeline, judged: Judged, own: list[Op]) -> None:
         """Findings where all is known; the whole evidence only where it is not, because it is large."""
-        agreement = self.swept.agreement
-        if all(s.sight.pair is None or agreement.holds(s.sight.pair) for s in judged.stale):
+        agreement, tokens = self.swept.agreement, self.swept.tokens
+        if all(stale.credible(agreement, tokens) and _stands_alone(timeline, stale) for stale in judged.stale):
             run = self._source.run.name
-            self.swept.stale += stale_findings.findings(run, name, timeline, judged, agreement, own)
+            self.swept.stale += stale_findings.findings(run, name, timeline, judged, agreement, Tokens(), own)
         else:
             self.swept.suspicions.append(Suspicion(episode=name, timeline=timeline, judged=judged, own=tuple(own)))
 
@@ -166,7 +172,7 @@ class Sweep:
                 ]  # fmt: skip
         ops += [op for op in self._strays() if _meanwhile(op, series, begin, extract.span.ended)]
         paths = all(env in extract.paths for env in series.envs)
-        return Timeline(_in_order(shots), ops, self._states, paths=paths), own
+        return Timeline(_in_order(shots), ops, self._states, paths=paths, name=series.name), own
 
     def _shots(self, extract: Extract, series: Series) -> list[Shot]:
         return [
@@ -207,17 +213,20 @@ def _in_order(shots: list[Shot]) -> list[Shot]:
     return found
 
 
-def _known(judged: Judged, agreement: Agreement) -> bool:
-    """Whether a read that looks stale is of a member that is known to be the column, or needs none."""
-    return any(one.sight.pair is None or agreement.holds(one.sight.pair) for one in judged.stale)
+def _stands_alone(timeline: Timeline, stale: Stale) -> bool:
+    """Whether no token can change the grade: which members are tokens is known only at the end of the run."""
+    if stale.by_token or stale.against is not None:
+        return False
+    return stale.token is None or not doubt_of(timeline, stale)
 
 
-def _why_not(timeline: Timeline, judged: Judged, own: list[Op], agreement: Agreement) -> str:
+def _why_not(timeline: Timeline, judged: Judged, own: list[Op], *, known: bool) -> str:
+    """`known`: a read that looks stale is of a member that is known to be the column, or needs none."""
     if not own:
         return "no exchanges"
     if timeline.too_much:
         return "too much changed between two snapshots"
-    if judged.declared or _known(judged, agreement):
+    if judged.declared or known:
         return ""
     if judged.stale and judged.current == judged.bare:
         return "no read of the kind agreed with the state at a quiet moment"

@@ -81,9 +81,12 @@ class Writes:
 
 
 class Timeline:
-    """See the module. `shots` are in order of their readings, `ops` in any order."""
+    """See the module. `shots` are in order of their readings, `ops` in any order; `name` is that of the snapshots."""
 
-    def __init__(self, shots: Sequence[Shot], ops: Sequence[Op], states: States, *, paths: bool) -> None:
+    def __init__(
+        self, shots: Sequence[Shot], ops: Sequence[Op], states: States, *, paths: bool, name: str = ""
+    ) -> None:  # fmt: skip
+        self.name = name
         self.shots = list(shots)
         self.states = states
         self.writes = Writes(ops, paths)
@@ -138,13 +141,16 @@ class Timeline:
             return self.states.row(self.shots[0].root, row)
         return runs[bisect_right(runs, index, key=lambda run: run[0]) - 1][1]
 
-    def values(self, row: Row, column: str) -> list[tuple[int, str]]:
-        """(index of the first snapshot that shows it, value) of one cell, in order; empty if none shows the row."""
+    def contents(self, row: Row) -> list[tuple[int, Any | None]]:
+        """(index of the first snapshot that shows it, content) of a row, in order; empty if none shows the row."""
         if not self.shows(row):
             return []
-        runs = self._runs.get(row) or [(0, self.states.row(self.shots[0].root, row))]
+        return self._runs.get(row) or [(0, self.states.row(self.shots[0].root, row))]
+
+    def values(self, row: Row, column: str) -> list[tuple[int, str]]:
+        """(index of the first snapshot that shows it, value) of one cell, in order; empty if none shows the row."""
         found: list[tuple[int, str]] = []
-        for index, content in runs:
+        for index, content in self.contents(row):
             value = cell(content, column)
             if not found or found[-1][1] != value:
                 found.append((index, value))

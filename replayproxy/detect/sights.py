@@ -1,0 +1,147 @@
+"""What the reads of an episode showed, cell by cell: a row's members, the row itself, and rows that were left out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from replayproxy.detect.agreement import Agreement, Pair
+from replayproxy.detect.cells import Row, Shown
+from replayproxy.detect.normal import normal
+from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Op
+from replayproxy.detect.timeline import Timeline, cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """One cell in one answer. `pair` None: there is no state to compare with."""
+
+    op: Op
+    row: Row
+    column: str
+    value: Any
+    pointer: str
+    pair: Pair | None
+
+    @property
+    def normal(self) -> str:
+        return str(self.value) if self.column == PRESENCE else normal(self.value)
+
+
+def pair_of(op: Op, one: Shown, column: str) -> Pair:
+    """The member of an answer that should be this column."""
+    at = one.at.rpartition("/")[0] + "/*" if one.listed else one.at
+    return Pair(env=op.env, table=one.row.table, pointer=at, column=column, query=op.query)
+
+
+def learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> None:
+    """Compares what reads showed with the snapshot beside them, where nobody wrote meanwhile."""
+    for op in reads:
+        near = list(timeline.near(op.fwd, op.end))
+        for one in op.rows:
+            for index in near if timeline.shows(one.row) else ():
+                if timeline.quiet(one.row, op.fwd, op.end, index):
+                    _compare(timeline, op, one, index, agreement)
+                    break
+
+
+def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agreement) -> None:
+    content = timeline.row_at(one.row, index)
+    since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
+    shown = {PRESENCE: PRESENT}
+    if isinstance(content, dict):
+        shown |= {column: normal(value) for column, value in one.members.items() if column in content}
+    for column, value in shown.items():
+        pair = pair_of(op, one, column)
+        if value == cell(content, column):
+            agreement.agree(pair, value)
+        else:
+            before = {held for at, held in timeline.values(one.row, column) if at <= index}
+            agreement.disagree(pair, since_write=since, earlier=value in before)
+
+
+def sights_of(
+    timeline: Timeline, reads: Sequence[Op], rows: set[Row], agreement: Agreement
+) -> dict[tuple[Row, str], list[Sight]]:
+    """By cell, what the reads showed of `rows`."""
+    found: dict[tuple[Row, str], list[Sight]] = defaultdict(list)
+    for op in reads:
+        for one in op.rows:
+            if one.row in rows:
+                for sight in _cells(op, one, with_pair=timeline.shows(one.row)):
+                    if sight.pair is None or not agreement.dropped(sight.pair):
+                        found[one.row, sight.column].append(sight)
+    for row, sight in _not_there(timeline, reads, rows, found):
+        found[row, PRESENCE].append(sight)
+    return found
+
+
+def as_the_state(timeline: Timeline, op: Op) -> bool:
+    """Whether the read agrees with a snapshot beside it: in a column, beyond the row's key, or in a row's absence."""
+    for index in timeline.near(op.fwd, op.end):
+        if op.absent is not None and timeline.shows(op.absent) and timeline.row_at(op.absent, index) is None:
+            return True
+        for one in op.rows:
+            content = timeline.row_at(one.row, index) if timeline.shows(one.row) else None
+            if isinstance(content, dict) and any(
+                column in content and str(value) != one.row.key and normal(value) == cell(content, column)
+                for column, value in one.members.items()
+            ):
+                return True
+    return False
+
+
+def _cells(op: Op, one: Shown, *, with_pair: bool) -> Iterator[Sight]:
+    yield Sight(
+        op=op, row=one.row, column=PRESENCE, value=PRESENT, pointer=one.at,
+        pair=pair_of(op, one, PRESENCE) if with_pair else None,
+    )  # fmt: skip
+    for column, value in one.members.items():
+        yield Sight(
+            op=op, row=one.row, column=column, value=value, pointer=one.pointer(column),
+            pair=pair_of(op, one, column) if with_pair else None,
+        )  # fmt: skip
+
+
+def _not_there(
+    timeline: Timeline, reads: Sequence[Op], rows: set[Row], found: dict[tuple[Row, str], list[Sight]]
+) -> list[tuple[Row, Sight]]:
+    """Reads that said or implied that a row is not there, if the same request shows it at another time.
+
+    A row may be hidden by a right, a filter or a page. What the same request has shown, unchanged, in a list not
+    longer than another one, is not hidden by any of these.
+    """
+    askers: dict[tuple[str, int], list[Op]] = defaultdict(list)
+    for op in reads:
+        if op.method == "GET" and (op.rows or op.absent is not None or op.status == 200):
+            askers[op.target, op.who].append(op)
+    missing: list[tuple[Row, Sight]] = []
+    for row in rows:
+        seen = {(sight.op.target, sight.op.who): sight for sight in found.get((row, PRESENCE), ())}
+        for asked, sight in seen.items():
+            for op in _leaving_out(timeline, row, askers[asked]):
+                gone = Sight(op=op, row=row, column=PRESENCE, value=ABSENT, pointer="", pair=sight.pair)
+                missing.append((row, gone))
+    return missing
+
+
+def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator[Op]:
+    longest = max((len(op.rows) for op in askers), default=0)
+    for op in askers:
+        shorter = op.absent is None and len(op.rows) < longest and all(one.row != row for one in op.rows)
+        if op.absent == row or (shorter and _as_shown(timeline, row, op, askers)):
+            yield op
+
+
+def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:
+    """Whether the row, when this list left it out, was what it was when the same list showed it."""
+    if not timeline.shows(row):
+        return False
+    contents = []
+    for asker in (op, *(other for other in askers if any(one.row == row for one in other.rows))):
+        near = list(timeline.near(asker.fwd, asker.end))
+        if near:
+            contents.append(timeline.row_at(row, near[0]))
+    return len(contents) > 1 and contents[0] is not None and any(content == contents[0] for content in contents[1:])

@@ -1,0 +1,170 @@
+"""What a version token says of one read: it is out of date if a later token was seen before the read began.
+
+Whatever may have put a row back to an earlier version ends what earlier sightings say: a reset, a deletion, a write
+whose effect nobody knows. A snapshot after it counts anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replayproxy.detect.cells import Row, Shown
+from replayproxy.detect.history import ALWAYS, NEVER
+from replayproxy.detect.ops import Effect, Op
+from replayproxy.detect.timeline import Timeline
+from replayproxy.detect.tokens import Key, Rank, Tokens, header_key, key_of, later, rank
+
+RECENT = 64
+"""Sightings of a row before a read that are looked at, the last ones: a token that rises is highest there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A token that was seen: in [`begun`, `done`], by an operation or (`shot`) in a snapshot, with what else the row
+    showed there."""
+
+    begun: int
+    done: int
+    value: Any
+    rank: Rank
+    op: Op | None = None
+    shot: int | None = None
+    members: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What a read's token says. `old`: `newest`, which is later than `shown`, was seen before the read began; a later
+    one than `shown` had been seen by `since`, `newer` different ones in all. Not old: `newest` equals it."""
+
+    key: Key
+    pointer: str
+    shown: Any
+    newest: Mark
+    since: int
+    old: bool
+    newer: int = 0
+
+
+class TokenOrder:
+    """The tokens of some rows in one timeline."""
+
+    def __init__(self, timeline: Timeline, own: Sequence[Op], rows: Iterable[Row], tokens: Tokens) -> None:
+        self._timeline = timeline
+        self._tokens = tokens
+        self._rows = set(rows)
+        self._voids = _Voids(timeline)
+        self._marks: dict[tuple[object, str], list[Mark]] = defaultdict(list)
+        seen = {(op.episode, op.seq): op for op in (*timeline.writes.all, *own)}
+        for op in sorted(seen.values(), key=lambda op: op.end):
+            if not op.is_probe:
+                self._note(op)
+
+    def _note(self, op: Op) -> None:
+        if op.end == NEVER or op.status is None or not 200 <= op.status < 300:
+            return
+        for one in (*op.rows, *op.echoed):
+            if one.row in self._rows:
+                for name, value in one.members.items():
+                    found = rank(value)
+                    if found is not None and self._tokens.possible(key_of(self._timeline, op, one.row, name)):
+                        self._marks[one.row, name].append(_seen(op, value, found, one.members))
+        for name, value in op.validators:
+            found = rank(value)
+            if found is not None and self._tokens.possible(header_key(op, name)):
+                self._marks[(op.target, op.who), name].append(_seen(op, value, found, {}))
+
+    def of(self, op: Op, one: Shown) -> Iterator[Token]:
+        """What the tokens in a row that a read showed say, and those of its headers if it shows that row alone."""
+        for name, value in one.members.items():
+            shown = rank(value)
+            key = key_of(self._timeline, op, one.row, name)
+            if shown is not None and self._tokens.possible(key):
+                known = [*self._before(op, (one.row, name)), *self._snapshots(op, one.row, name)]
+                yield from self._judged(key, one.pointer(name), value, shown, known, self._voids.until(one.row, op))
+        for name, value in op.validators if not one.listed else ():
+            shown = rank(value)
+            if shown is not None and self._tokens.possible(header_key(op, name)):
+                known = list(self._before(op, ((op.target, op.who), name)))
+                void = self._voids.until(one.row, op)
+                yield from self._judged(header_key(op, name), "", value, shown, known, void)
+
+    def _before(self, op: Op, subject: tuple[object, str]) -> Sequence[Mark]:
+        marks = self._marks.get(subject, [])
+        last = bisect_left(marks, op.fwd, key=lambda mark: mark.done)
+        return marks[max(0, last - RECENT) : last]
+
+    def _snapshots(self, op: Op, row: Row, name: str) -> Iterator[Mark]:
+        """The first snapshot of each version that was seen before the read, and the last one of all."""
+        line = self._timeline.line
+        contents = self._timeline.contents(row)
+        last = bisect_left(line.done, op.fwd) - 1
+        for index, content in [*contents[-RECENT:], *([(last, self._timeline.row_at(row, last))] if contents else [])]:
+            value = content.get(name) if isinstance(content, dict) else None
+            found = rank(value)
+            if found is not None and 0 <= index <= last:
+                yield Mark(
+                    begun=line.begun[index], done=line.done[index], value=value, rank=found, shot=index,
+                    members=content or {},
+                )  # fmt: skip
+
+    def _judged(
+        self, key: Key, pointer: str, value: Any, shown: Rank, known: Sequence[Mark], void: int
+    ) -> Iterator[Token]:  # fmt: skip
+        valid = [mark for mark in known if mark.begun > void and mark.rank.instant == shown.instant]
+        newer = [mark for mark in valid if later(mark.rank, shown)]
+        if newer:
+            newest = max(newer, key=lambda mark: (mark.rank.value, -mark.done))
+            since = min(mark.done for mark in newer)
+            yield Token(
+                key=key, pointer=pointer, shown=value, newest=newest, since=since, old=True,
+                newer=len({mark.rank for mark in newer}),
+            )  # fmt: skip
+        elif equal := [mark for mark in valid if mark.rank == shown]:
+            yield Token(key=key, pointer=pointer, shown=value, newest=equal[-1], since=equal[-1].done, old=False)
+
+
+def _seen(op: Op, value: Any, found: Rank, members: Mapping[str, Any]) -> Mark:
+    return Mark(begun=op.fwd, done=op.end, value=value, rank=found, op=op, members=members)
+
+
+class _Voids:
+    """When a row may last have been put back to an earlier version by a recorded operation."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        blind = [op for op in timeline.writes.closed if op.is_reset or not op.sets]
+        unread = [op for op in blind if (op.episode, op.seq) not in timeline.accounted]
+        # A write between two snapshots is known: had it put a token back, the token would count for nothing.
+        self._general = {True: _Latest(unread), False: _Latest(blind)}
+        self._deletes: dict[str, list[Op]] = defaultdict(list)
+        for op in timeline.writes.closed:
+            if op.method == "DELETE" and op.place is not None:
+                self._deletes[op.place.table].append(op)
+
+    def until(self, row: Row, read: Op) -> int:
+        latest = self._general[self._timeline.shows(row)].before(read.end)
+        for op in self._deletes.get(row.table, ()):
+            if op.fwd <= read.end and op.touches(row, self._timeline.writes.paths):
+                latest = max(latest, op.end)
+        floating = self._timeline.writes.floating_on(row, read.end)
+        return NEVER if floating else latest
+
+
+class _Latest:
+    """Of the operations that began by an instant, the latest end."""
+
+    def __init__(self, ops: Sequence[Op]) -> None:
+        ordered = sorted((op for op in ops if op.effect is not Effect.NONE), key=lambda op: op.fwd)
+        self._begun = [op.fwd for op in ordered]
+        self._ends: list[int] = []
+        for op in ordered:
+            self._ends.append(max(op.end, self._ends[-1]) if self._ends else op.end)
+
+    def before(self, instant: int) -> int:
+        index = bisect_right(self._begun, instant)
+        return self._ends[index - 1] if index else ALWAYS
