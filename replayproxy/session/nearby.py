@@ -18,10 +18,12 @@ from replayproxy.core.rules import Rule
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Exchange, Run, Trace
 from replayproxy.detect.finding import CONVINCING, Finding, Grade, Kind
 from replayproxy.detect.judge import Coverage, Judgement, judge_run
+from replayproxy.detect.silence import Silence
 from replayproxy.detect.source import Source
 from replayproxy.detect.spans import Span, span_of
 from replayproxy.detect.verdicts import Word, verdict
 from replayproxy.errors import UnknownAddress
+from replayproxy.session.check_known import acquainted
 from replayproxy.storage import Reader
 
 BESIDE, BEFORE, SIBLINGS = 64, 4, 8
@@ -55,8 +57,12 @@ class Known:
 class Nearby:
     """The episodes of one run by place and time. Reads the store; writes nothing."""
 
-    def __init__(self, reader: Reader, run: str, *, rules: Sequence[Rule] = (), today: date | None = None) -> None:
+    def __init__(
+        self, reader: Reader, run: str, *, rules: Sequence[Rule] = (), today: date | None = None,
+        silences: Sequence[Silence] = (),
+    ) -> None:  # fmt: skip
         self._reader, self._name, self._rules, self._today = reader, run, rules, today
+        self._silences = silences
         self._known: dict[str, Known] = {}
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         run_now = reader.run(run)
@@ -94,7 +100,8 @@ class Nearby:
         )  # fmt: skip
         unfinished = any(one.state is EpisodeState.OPEN for one in beside)
         doubt = CROWDED if crowded else UNFINISHED if unfinished else "much traffic of no episode" * strays_hidden
-        return document(judge_run(source), name, doubt, with_others=len(chosen), open_yet=as_of is not None)
+        judgement, _ = acquainted(judge_run(source), self._silences, {}, self._today)
+        return document(judgement, name, doubt, with_others=len(chosen), open_yet=as_of is not None)
 
     # -- which others ------------------------------------------------------------------------------------------------
 

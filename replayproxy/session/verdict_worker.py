@@ -25,8 +25,9 @@ from typing import IO, Any
 
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import Problem
-from replayproxy.session.config import discover
+from replayproxy.session.config import Config, discover
 from replayproxy.session.nearby import Nearby
+from replayproxy.session.silences import silences
 from replayproxy.storage import open_store
 
 NICENESS = 5
@@ -57,11 +58,12 @@ def serve(source: IO[str], sink: IO[str]) -> None:
     first = json.loads(next(lines, "null") or "null")
     if first is None:
         return
-    rules = parse_rules(discover(Path(first["config"]), Path.cwd(), {}).rules) if first["config"] else ()
+    config = discover(Path(first["config"]), Path.cwd(), {}) if first["config"] else Config()
+    rules, silenced = parse_rules(config.rules), silences(config.silence)
     with open_store(Path(first["store"])) as store:
 
         def nearby() -> Nearby:
-            return Nearby(store.reader(), first["run"], rules=rules, today=_today())
+            return Nearby(store.reader(), first["run"], rules=rules, silences=silenced, today=_today())
 
         for answer in answers(lines, nearby):
             sink.write(json.dumps(answer, default=str) + "\n")

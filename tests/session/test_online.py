@@ -17,6 +17,7 @@ from replayproxy.core.values import Episode, EpisodeState, Outcome
 from replayproxy.demo import data
 from replayproxy.demo.environment import Suite
 from replayproxy.session import online
+from replayproxy.session.config import Config
 from replayproxy.session.online import Verdicts, unjudged
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder
@@ -237,3 +238,21 @@ async def test_an_incomplete_episode_has_no_verdict(tmp_path: Path) -> None:
     told = await verdicts.of_sealed(broken)
     assert told["coverage"]["not_checked"]["stale-read"] == "the episode is incomplete"
     await verdicts.close()
+
+
+async def test_what_the_config_silences_poisons_nothing_while_recording_either(tmp_path: Path) -> None:
+    told = []
+    for silenced in (False, True):
+        where = tmp_path / str(silenced)
+        where.mkdir()
+        config = where / "replayproxy.toml"
+        entries = ('"dirty-reset POST /deals"', '"state-bleed POST /deals"')
+        lines = [f'{what} = {{reason = "known, and looked at"}}' for what in entries]
+        config.write_text("[silence]\n" + "\n".join(lines * silenced))
+        async with lab(where, faults=("leaky-reset",), config=Config(path=config)) as bench:
+            await _three_clean_then_a_deal(bench)
+            await bench.reset()
+            url = await bench.open("victim")
+            await bench.ask(url + "/deals")
+            told.append((await bench.api("POST", "/victim/end"))["verdict"])
+    assert told == ["poisoned", "clean"]
