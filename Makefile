@@ -6,7 +6,7 @@ BIN := .venv/bin
 SERVERS := kinto radicale mcp openenv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test large check-speed quick lint types servers wheel-check docs clean
+.PHONY: help demo test large check-speed quick lint types servers wheel-check docs accuracy clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ docs: .venv/.dev ## docs/cli.md from --help, the table of docs/matching.md, docs
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_matching.py
 	$(BIN)/python docs/make_picture.py
+
+accuracy: .venv/.dev ## the seeded-fault matrix on the hold-out seeds, some 15 minutes; writes docs/accuracy.md
+	$(BIN)/python -m tests.faults --seeds hold-out --page
 
 clean: ## all that make made
 	rm -rf .venv .cache dist build
