@@ -10,7 +10,7 @@ from pathlib import Path
 from replayproxy.cli.common import safe
 
 _READS = "show|check|diff|ls|explain|replay|mask|blame|grep|export"
-_COMMAND = re.compile(rf"replayproxy (?:{_READS}|redrive)(?= )(?! --store)")
+_COMMAND = re.compile(rf"replayproxy (?:{_READS}|redrive|reproduce|race)(?= )(?! --store)")
 
 
 def runnable(line: str, stores: Sequence[Path] = (), archives: Mapping[str, str] | None = None) -> str:
@@ -22,7 +22,9 @@ def runnable(line: str, stores: Sequence[Path] = (), archives: Mapping[str, str]
 
 
 def _in_archive(line: str, run: str, file: str) -> str:
-    """`run`: a pattern. A re-drive of what is in an archive begins with its import."""
+    """`run`: a pattern. What sends something again begins with the archive's import."""
     end = r"(?=[/#' ]|\Z)"
-    line = re.sub(rf"replayproxy redrive {run}{end}.*", lambda _: f"replayproxy import {file}", line)
+    line = re.sub(
+        rf"replayproxy (?:(?:redrive|race) {run}{end}|reproduce ).*", lambda _: f"replayproxy import {file}", line
+    )
     return re.sub(rf"(replayproxy (?:{_READS}) '?)({run}){end}", lambda match: f"{match[1]}{file}/{match[2]}", line)

@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": ("replay", "Let the recording answer your agent."),
     "explain": ("explain", "What would a replay answer to this request?"),
     "redrive": ("redrive", "Send the recorded requests to a live environment."),
+    "reproduce": ("reproduce", "Show a finding again on a live environment."),
     "diff": ("diff", "Compare two episodes, or two runs."),
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
     "mask": ("mask", "Mark, or drop, the rollouts of poisoned episodes."),
@@ -41,7 +42,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["reproduce", "race", "blame", "grep", "annotate", "gc", "merge"]
+    ["race", "blame", "grep", "annotate", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 

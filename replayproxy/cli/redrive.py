@@ -58,12 +58,12 @@ def command(
         addresses=addresses,
         words=Words(env=env, snapshot=snapshot, reset=reset, disposable=found.values("disposable", disposable),
                     credential=credential, config=found),
-        repeat=_count(found.value("repeat", repeat, 1)),
+        repeat=count(found.value("repeat", repeat, 1)),
         stop_first=stop_first,
         save=found.value("save", save),
         pace=parse_pace(str(found.value("pace", pace, "instant"))).speed or None,
         limit=seconds(answer_limit, "--answer-limit"),
-        today=_today(),
+        today=today(),
     )  # fmt: skip
     with open_store(one_store(stores)) as store:
         results = run_redrive(store, ask, _say)
@@ -79,11 +79,13 @@ def _say(line: str) -> None:
     click.echo(f"replayproxy: {safe(line)}", err=True)
 
 
-def _count(value: object) -> int:
+def count(value: object) -> int:
+    """A number of repetitions. Raises WrongUsage."""
     if not isinstance(value, int) or value < 1:
         raise WrongUsage(f"repeat is {value!r}", hint="a whole number from 1 on")
     return value
 
 
-def _today() -> date:
+def today() -> date:
+    """The day that rules are measured by."""
     return datetime.fromtimestamp(time.time(), tz=UTC).date()

@@ -114,6 +114,15 @@ class Bindings:
             if pair.recorded == pair.live or self._can_be_minted(pair, recorded):
                 self._bind(pair, recorded.seq)
 
+    def names(self) -> dict[str, set[str]]:
+        """Recorded name to the live ones that it was given, of all that was learned (a small id may have several)."""
+        found: dict[str, set[str]] = {}
+        for scope, held in self._maps.items():
+            if scope != AUTHORITY:
+                for recorded, bound in held.items():
+                    found.setdefault(recorded, set()).add(bound.live)
+        return found
+
     def values(self) -> dict[str, str]:
         """Recorded name to live name, of all that was put in another's place so far."""
         return {one.recorded: one.live for one in self.substitutions}

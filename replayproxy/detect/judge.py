@@ -97,6 +97,10 @@ def _starts(swept: Swept, near: Beside) -> list[Start]:
     return found
 
 
+REPRODUCED = frozenset({Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.STALE_READ, Kind.NONDETERMINISM})
+"""Kinds that `reproduce` shows again by sending an episode, or two one after the other."""
+
+
 class Siblings:
     """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`."""
 
@@ -223,7 +227,14 @@ def _judgement(
 
 
 def _with_envs(finding: Finding, summaries: Mapping[str, Summary]) -> Finding:
-    """The printed command names every environment that the episodes in it used."""
+    """The printed command is `reproduce` where that shows the finding again, and names every environment that the
+    episodes in it used."""
+    apart = {w.address.rpartition("#")[0] for w in finding.exchanges if w.role != "witness"}
+    if finding.kind in REPRODUCED and (finding.kind is not Kind.STALE_READ or len(apart) == 1):
+        told = sorted({w.address.rpartition("#")[0].rpartition("/")[2] for w in finding.exchanges} | {finding.episode})
+        envs = sorted({env for name in told if name in summaries for env in summaries[name].envs})
+        flags = " ".join(f"--env {env}=URL" for env in envs)
+        return replace(finding, reproduce=f"replayproxy reproduce {finding.id} {flags}".rstrip())
     episodes = {word.rpartition("/")[2] for word in finding.reproduce.split() if "/" in word}
     envs = sorted({env for name in episodes if name in summaries for env in summaries[name].envs})
     flags = " ".join(f"--env {env}=URL" for env in envs)

@@ -24,6 +24,7 @@ from tests.serve.talks import agent, talk
         ("exit 1     explain: replayproxy show r/e/2", "exit 1     explain: replayproxy show f.replay/r/e/2"),
         ("next: replayproxy show 'r/e#1'   --state", "next: replayproxy show 'f.replay/r/e#1'   --state"),
         ("next: replayproxy redrive r/e --env NAME=URL", "next: replayproxy import f.replay"),
+        ("next: replayproxy reproduce F1 --env NAME=URL", "next: replayproxy import f.replay"),
         ("next    replayproxy check r", "next    replayproxy check f.replay/r"),
         ("next    replayproxy check runner", "next    replayproxy check runner"),
     ],

@@ -64,7 +64,7 @@ def test_a_proven_finding_is_1_and_is_the_record_of_the_interface(store: Store) 
     assert finding["snapshots"] == ["r/e0/s1", "r/e0/s2"]
     assert finding["assumptions"]
     assert finding["ruled_out"]
-    assert finding["reproduce"].startswith("replayproxy redrive r/e0 --env app=URL")
+    assert finding["reproduce"].startswith(f"replayproxy reproduce {finding['id']} --env app=URL")
 
 
 def test_the_document_is_saved_so_that_findings_and_verdicts_can_be_looked_up(store: Store) -> None:
