@@ -7,7 +7,7 @@ one renaming, are equal. What is left is residue: a row too many, a row missing,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from replayproxy.core.opaque import collection_of, is_opaque, singular
 from replayproxy.core.rules import RuleBook
 from replayproxy.core.times import DAY, Instant, parse_number, parse_text
 from replayproxy.core.values import RowChange
+from replayproxy.detect.isomorphic import Content, Id, match
 from replayproxy.detect.states import States
 
 CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
@@ -25,6 +26,7 @@ CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
 _COUNTERS = frozenset({"seq", "next_id", "nextid", "last_id", "lastid", "last_value", "auto_increment"})
 NO_RULES = RuleBook(())
 DECLARED = frozenset({"ignore", "mask", "bind"})
+_WORDS = {"fresh id": "renaming", "order": "order", "counter": "counter", "clock": "clock-only", "rule": "rule"}
 COUNTER_TABLES = frozenset({"sqlite_sequence"})
 
 
@@ -34,6 +36,22 @@ class Residue:
 
     changes: tuple[RowChange, ...]
     explained: Counter[str] = field(default_factory=Counter)
+    ties: bool = False  # equal up to ties: rows that are alike in all but their ids may have been exchanged
+
+    @property
+    def word(self) -> str:
+        """The class of a difference in which nothing is left: what alone may differ between two starts."""
+        if self.changes:
+            return "counter" if self.only_counters else "content"
+        for name, word in (
+            ("fresh id", "renaming"),
+            ("order", "order"),
+            ("counter", "counter"),
+            ("clock", "clock-only"),
+        ):
+            if self.explained[name]:
+                return word
+        return "equal"
 
     @property
     def only_counters(self) -> bool:
@@ -100,7 +118,53 @@ class _Comparison:
                 modified.append(change)
         left = list(self._unpaired(gone, come))
         left += [change for change in modified if not self._explains(change.before, change.after, "", change.table)]
-        return Residue(changes=tuple(sorted(left, key=lambda c: (c.table, c.key))), explained=self.explained)
+        ties = False
+        if not left and self.explained["fresh id"]:
+            matched = self._matched([change for change in changes if change.table not in COUNTER_TABLES])
+            left, ties = matched if matched is not None else ([], True)
+        return Residue(
+            changes=tuple(sorted(left, key=lambda c: (c.table, c.key))), explained=self.explained, ties=ties
+        )  # fmt: skip
+
+    def _matched(self, changes: Sequence[RowChange]) -> tuple[list[RowChange], bool] | None:
+        """What no renaming of the ids makes equal, although each row by itself has a counterpart. `_unpaired` does not
+        look at how rows refer to each other where several are alike."""
+        moved = {change.key for change in changes if change.before is None or change.after is None}
+        held: dict[str, bool] = {}
+
+        def stays(text: str) -> bool:
+            if text not in held:
+                held[text] = text not in moved and self.is_key(text)
+            return held[text]
+
+        left = [change for change in changes if change.before is not None]
+        right = [change for change in changes if change.after is not None]
+        matched = match(
+            [self._content(c.table, c.key, c.before, 0, stays) for c in left],
+            [self._content(c.table, c.key, c.after, 1, stays) for c in right],
+        )
+        if matched is None:
+            return None
+        odd = [replace(left[index], after=None) for index in matched.left]
+        odd += [replace(right[index], before=None) for index in matched.right]
+        return odd, matched.ties
+
+    def _content(self, table: str, key: str, row: Any, side: int, stays: Callable[[str], bool]) -> Content:
+        own = key if stays(key) or not (key.isdigit() or is_opaque(key)) else _as_id(key, singular(table))
+        return Content(table=table, key=own, tree=self._with_ids(row, "", key, side, singular(table), stays))
+
+    def _with_ids(self, value: Any, name: str, key: str, side: int, table: str, stays: Callable[[str], bool]) -> Any:
+        if isinstance(value, dict):
+            return {k: self._with_ids(v, k, key, side, table, stays) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._with_ids(item, name, key, side, table, stays) for item in value]
+        if self._instant(value, side) is not None:
+            return "(time)"
+        text = str(value)
+        own = text == key and not isinstance(value, bool)
+        if (own or _is_id(value, name)) and not stays(text):
+            return _as_id(text, table if own else collection_of((name,), table) or name)
+        return value if isinstance(value, str | bool) or value is None else jsonvalue.number_text(value)
 
     def _unpaired(self, gone: dict[bytes, list[RowChange]], come: dict[bytes, list[RowChange]]) -> Iterator[RowChange]:
         pairs: list[tuple[RowChange, RowChange, bool]] = []
@@ -146,7 +210,7 @@ class _Comparison:
         if isinstance(a, dict) and isinstance(b, dict):
             return set(a) == set(b) and all(self._explains(a[key], b[key], key, table) for key in a)
         if isinstance(a, list) and isinstance(b, list):
-            return len(a) == len(b) and all(self._explains(x, y, name, table) for x, y in zip(a, b, strict=True))
+            return len(a) == len(b) and self._explains_list(a, b, name, table)
         if jsonvalue.same(a, b):
             return True
         left, right = self._instant(a, 0), self._instant(b, 1)
@@ -159,6 +223,17 @@ class _Comparison:
             self.explained["fresh id"] += 1
             return True
         return False
+
+    def _explains_list(self, a: list[Any], b: list[Any], name: str, table: str) -> bool:
+        if jsonvalue.same(a, b):
+            return True
+        forms = [[jsonvalue.canonical(self._masked(item, name, "", side)) for item in items]
+                 for side, items in enumerate((a, b))]  # fmt: skip
+        plain = [sorted(jsonvalue.canonical(item) for item in items) for items in (a, b)]
+        if plain[0] == plain[1] or (forms[0] != forms[1] and sorted(forms[0]) == sorted(forms[1])):
+            self.explained["order"] += 1
+            return True
+        return all(self._explains(x, y, name, table) for x, y in zip(a, b, strict=True))
 
     def _instant(self, value: Any, side: int) -> Instant | None:
         if isinstance(value, str):
@@ -181,12 +256,17 @@ class _Comparison:
         if isinstance(value, dict):
             return {k: self._masked(v, k, key, side) for k, v in value.items()}
         if isinstance(value, list):
-            return [self._masked(item, name, key, side) for item in value]
+            items = [self._masked(item, name, key, side) for item in value]
+            return sorted(items, key=jsonvalue.canonical)
         if self._instant(value, side) is not None:
             return "(time)"
         if _is_id(value, name) or (str(value) == key and not isinstance(value, bool)):
             return "(id)"
         return value
+
+
+def _as_id(text: str, scope: str) -> Id:
+    return Id("" if is_opaque(text) else scope, text)
 
 
 def _age(change: RowChange) -> tuple[int, str]:

@@ -23,6 +23,12 @@ def left(a: dict[str, Any], b: dict[str, Any], later: int = 3600 * SECOND) -> li
     return [(change.table, change.key) for change in found.changes]
 
 
+def word(a: dict[str, Any], b: dict[str, Any], later: int = 3600 * SECOND) -> tuple[str, bool]:
+    one, two = prolly.build(a), prolly.build(b)
+    found = residue(States({**one.nodes, **two.nodes}.__getitem__), one.root, two.root, WALL, WALL + later)
+    return found.word, found.ties
+
+
 def test_equal_states_leave_nothing() -> None:
     state = {"deals": {"1": {"id": 1, "stage": "lead"}}}
     assert left(state, state) == []
@@ -77,6 +83,40 @@ def test_a_reference_changed_to_another_row_that_was_there_is_residue() -> None:
 
 def test_a_fresh_token_that_names_no_row_is_a_fresh_id() -> None:
     assert left({"users": {"1": {"token": IDS[0]}}}, {"users": {"1": {"token": IDS[1]}}}) == []
+
+
+def orders(ids: list[str], to: tuple[int, int]) -> dict[str, Any]:
+    """Two contacts, and two orders that are alike in all but whom they are of."""
+    return {
+        "contacts": {ids[n]: {"id": ids[n], "name": name} for n, name in enumerate(("Ada", "Grace"))},
+        "orders": {ids[2 + n]: {"id": ids[2 + n], "contact_id": ids[to[n]], "sum": 5} for n in (0, 1)},
+    }
+
+
+FRESH = [f"{n:08x}-8a0f-4d0f-9a55-1d4d5cf0a1b2" for n in (0x6F1C2A52, 0x0B7CFA7E, 0xC9A0F3DE, 0xE3B6D9C4)]
+OTHERS = [f"{n:08x}-17b2-4e4b-8a63-0f1e2d3c4b5a" for n in (0x91D06A5B, 0x4C3D2E1F, 0x77AA3B9C, 0x1E2D3C4B)]
+
+
+def test_rows_that_are_alike_are_told_apart_by_what_they_refer_to() -> None:
+    assert word(orders(FRESH, (0, 1)), orders(OTHERS, (1, 0))) == ("renaming", False)
+    assert word(orders(FRESH, (0, 0)), orders(OTHERS, (0, 1)))[0] == "content"
+    assert {table for table, _ in left(orders(FRESH, (0, 0)), orders(OTHERS, (0, 1)))} == {"contacts", "orders"}
+
+
+def test_rows_that_nothing_tells_apart_are_equal_up_to_ties() -> None:
+    assert word(orders(FRESH, (0, 0)), orders(OTHERS, (0, 0))) == ("renaming", True)
+
+
+def test_each_class_that_means_nothing_has_its_word() -> None:
+    stamps = [{"t": {"1": {"at": f"2026-01-05T0{7 + n}:59:58Z"}}} for n in (0, 1)]
+    assert word(*stamps) == ("clock-only", False)
+    tags = [{"t": {"1": {"tags": list(order)}}} for order in ("abc", "cab")]
+    assert word(*tags) == ("order", False)
+    assert word({"t": {"1": {"tags": ["a", "b"]}}}, {"t": {"1": {"tags": ["a", "c"]}}}) == ("content", False)
+    members = [{"t": {"1": {"of": [{"id": a, "n": 1}, {"id": b, "n": 2}]}}} for a, b in (FRESH[:2], OTHERS[:2])]
+    members[1]["t"]["1"]["of"].reverse()
+    assert word(*members) == ("order", False)
+    assert word({"t": {}}, {"t": {}}) == ("equal", False)
 
 
 def test_one_leftover_row_with_a_fresh_id_is_residue() -> None:
