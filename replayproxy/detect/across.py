@@ -6,22 +6,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from replayproxy.core.values import UNATTRIBUTED, RowChange, Snapshot, Trace
+from replayproxy.core.values import UNATTRIBUTED, Trace
 from replayproxy.detect import bleed
-from replayproxy.detect.cells import Row
-from replayproxy.detect.dirty import Dirt, Survivor, sightings
+from replayproxy.detect.dirty import Dirt, sightings
 from replayproxy.detect.finding import STRENGTH, Finding, Grade, Kind
 from replayproxy.detect.flows import Flow
-from replayproxy.detect.reference import References, Start, start_of
+from replayproxy.detect.reference import References
 from replayproxy.detect.shown_values import ShownValues
-from replayproxy.detect.source import Beside, Extractor, Source, Summary, at_work, instance_of
-from replayproxy.detect.states import Series, States
+from replayproxy.detect.source import Beside, Extractor, Source, Summary
+from replayproxy.detect.starts import Starts
+from replayproxy.detect.states import States
 from replayproxy.detect.sweep import Swept
 from replayproxy.detect.views import Views
-from replayproxy.detect.written import leaver
-
-NO_REFERENCE = "no reference"
-AT_WORK = "other episodes were at work on the instance"
 
 
 class Across:
@@ -30,13 +26,12 @@ class Across:
 
     def __init__(self, source: Source, states: States, swept: Swept, references: References, near: Beside) -> None:
         self._source = source
-        self._beside = near
         self._states = states
         self._swept = swept
-        self._references = references
+        self._starts = Starts(source, states, swept, references, near)
         self._values = ShownValues(source, states, swept.summaries)
-        self.why: dict[str, str] = {}
-        self.clean_starts: set[str] = set()
+        self.why = self._starts.why
+        self.clean_starts = self._starts.clean
         self.findings: list[Finding] = []
 
     def run(self) -> None:
@@ -48,71 +43,9 @@ class Across:
             if not summary.sealed:
                 self.why[summary.name] = f"the episode is {summary.episode.state}"
                 continue
-            dirts = self._starts(summary)
+            dirts = self._starts.of(summary)
             if dirts or flows[summary.name]:
                 self._judge(summary, dirts, flows[summary.name])
-
-    # Starts
-
-    def _starts(self, summary: Summary) -> list[Dirt]:
-        reasons, dirts = [], []
-        for series in summary.series:
-            why, dirt = self._start(summary, series)
-            reasons.append(why)
-            if dirt is not None:
-                dirts.append(dirt)
-        if not reasons:
-            reasons = ["no snapshots"]
-        self.why[summary.name] = min(reasons, key=lambda why: why != "")
-        if not dirts and all(why == "" for why in reasons):
-            self.clean_starts.add(summary.name)
-        return dirts
-
-    def _start(self, summary: Summary, series: Series) -> tuple[str, Dirt | None]:
-        snapshot = summary.usable_start(series.name)
-        if snapshot is None:
-            missing = summary.starts.get(series.name)
-            return _no_start(missing), None
-        start = start_of(summary.episode, snapshot)
-        reference = self._references.of(summary.group, series.name)
-        if reference is None:
-            return NO_REFERENCE, None
-        residue = self._references.residue(reference, start)
-        if residue is not None and not residue.changes:
-            return "", None
-        busy = at_work(summary, snapshot, series, self._beside)
-        instance = instance_of(summary.span, series, snapshot)
-        survivors = [
-            self._survivor(series.name, instance, change, snapshot.done)
-            for change in (residue.changes if residue is not None else ())
-        ]
-        if busy:
-            # What those at work did belongs to them, and what nobody is known to have done may.
-            earlier = {n for n, other in self._swept.summaries.items() if other.span.before(summary.span)}
-            survivors = [s for s in survivors if s.writer is not None and s.writer.episode in earlier]
-            if not survivors:
-                return AT_WORK, None
-        return "", Dirt(
-            episode=summary.name, series=series.name, instance=instance, start=snapshot, reference=reference,
-            survivors=tuple(survivors), too_much=residue is None,
-            only_counters=residue is not None and residue.only_counters, at_work=tuple(sorted(busy)),
-            unchanged_since=self._unchanged_since(summary, series.name, start),
-        )  # fmt: skip
-
-    def _survivor(self, series: str, instance: str, change: RowChange, until: int) -> Survivor:
-        ledger, row = self._swept.ledger, Row(change.table, change.key)
-        writer, maker = leaver(ledger.writers(series, instance, row), change.before, change.after, until)
-        return Survivor(change=change, writer=writer, maker=maker, perhaps=ledger.perhaps(series, instance, row))
-
-    def _unchanged_since(self, summary: Summary, series: str, start: Start) -> str | None:
-        """The episode before on this instance, if it wrote and its last state is this start."""
-        earlier = [
-            other for other in self._swept.summaries.values()
-            if other.span.before(summary.span) and other.writes and other.last.get(series) == start.root
-            and other.span.shares(summary.span, [env for s in summary.series if s.name == series for env in s.envs])
-        ]  # fmt: skip
-        last = max(earlier, key=lambda other: other.span.opened_wall, default=None)
-        return last.name if last is not None else None
 
     # Findings
 
@@ -148,9 +81,3 @@ def _from(finding: Finding) -> tuple[str, ...]:
     """The episodes that it came from."""
     names = finding.effect.get("from") or ()
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _no_start(snapshot: Snapshot | None) -> str:
-    if snapshot is None:
-        return "no start snapshot"
-    return f"start snapshot {snapshot.status}" + (f": {snapshot.reason}" if snapshot.reason else "")

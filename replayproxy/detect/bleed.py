@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from replayproxy.core.values import UNATTRIBUTED
 from replayproxy.detect.dirty import STRONG_BITS, Dirt, Sighting, Survivor, weight
 from replayproxy.detect.finding import (
     Blame,
@@ -60,7 +62,7 @@ def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flow
         assumptions=_assumptions(dirt),
         ruled_out=(
             f"own write: {dirt.episode} had not written the row before it read it",
-            f"a constant of the task: {_agree(dirt)} begin without it",
+            f"a constant of the task: {_agree(dirt)}",
             "running at the same time: " + (", ".join(dirt.at_work) or "none"),
         ),
         reproduce=_redrive(run, [polluter, dirt.episode], dirt),
@@ -73,7 +75,9 @@ def _bleed(run: str, dirt: Dirt, polluter: str, sights: Sequence[Sighting], flow
         effect={
             "from": polluter, "rows": _rows(survivors), "reads": len({sight.seq for sight in sights}),
             "values": sum(flow.made.episode == polluter for flow in flows),
+            **_polluters(run, survivors), **_start(dirt),
         },
+        scope=_scope(dirt, sights),
         covers=frozenset((dirt.episode, sight.seq) for sight in sights), count=len({s.seq for s in sights}),
         at=first.exchange.times.head,
     )  # fmt: skip
@@ -89,7 +93,10 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
         witnesses += (
             witness(run, dirt.episode, sight.exchange, "read", pointer=sight.pointer, value=sight.value),
         )  # fmt: skip
+    if dirt.reset is not None:
+        witnesses += (witness(run, UNATTRIBUTED, dirt.reset, "reset"),)
     column = next((name for name in first.differing if name), "") if first is not None else ""
+    snapshots = (dirt.start, *([dirt.settled] if dirt.settled is not None else []))
     return Finding(
         kind=Kind.DIRTY_RESET, sub=_sub(dirt, names), grade=grade,
         blame=Blame.UNDECIDED if dirt.at_work else Blame.ENVIRONMENT,
@@ -97,10 +104,10 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
         run=run, episode=dirt.episode, lane="",
         pointer=_pointer(first, column) if first is not None else "",
         values=_values(first, column), exchanges=witnesses,
-        snapshots=(snapshot_address(run, dirt.episode, dirt.start),), assumptions=_assumptions(dirt),
+        snapshots=tuple(snapshot_address(run, dirt.episode, one) for one in snapshots), assumptions=_assumptions(dirt),
         ruled_out=(
-            "clocks and fresh ids: taken out by one consistent renaming",
-            f"another start of this task and seed: {_agree(dirt)} are equal",
+            "clocks, fresh ids and the order of lists: taken out by one consistent renaming",
+            f"another start of this task and seed: {_agree(dirt)}",
             "running at the same time: " + (", ".join(dirt.at_work) or "none"),
         ),
         reproduce=_redrive(run, [*names[:1], dirt.episode], dirt),
@@ -108,14 +115,22 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
         times=seconds(
             write=first.writer.at if first is not None and first.writer is not None else None,
             start=(dirt.start.begun, dirt.start.done),
+            settled=(dirt.settled.begun, dirt.settled.done) if dirt.settled is not None else None,
+            reset=(dirt.reset.times.fwd, dirt.reset.times.up_end) if dirt.reset is not None else None,
         ),
-        effect={"from": names, "rows": _rows(dirt.survivors), "row_count": len(dirt.survivors), "envs": sorted(envs)},
+        effect={
+            "from": names, "rows": _rows(dirt.survivors), "row_count": len(dirt.survivors), "envs": sorted(envs),
+            **_polluters(run, dirt.survivors), **_start(dirt),
+        },
+        scope=_scope(dirt, seen),
         covers=frozenset((dirt.episode, sight.seq) for sight in seen), count=max(1, len(dirt.survivors)),
         at=dirt.start.begun,
     )  # fmt: skip
 
 
 def _sub(dirt: Dirt, names: Sequence[str]) -> str:
+    if dirt.settled is not None:
+        return "unsettled"
     if dirt.unchanged_since is not None:
         return "no-op"
     if dirt.only_counters:
@@ -128,6 +143,8 @@ def _reset_title(dirt: Dirt, names: Sequence[str]) -> str:
         return f"{dirt.episode} began with quite another state than the other starts of its task and seed"
     rows = f"{len(dirt.survivors)} {'row' if len(dirt.survivors) == 1 else 'rows'}"
     left = f", left by {', '.join(names)}" if names else ""
+    if dirt.settled is not None:
+        return f"{dirt.episode} began before its reset had ended: {rows} came right later, without a write"
     return f"{dirt.episode} began with {rows} unlike the other starts of its task and seed{left}"
 
 
@@ -176,14 +193,51 @@ def _rows(survivors: Sequence[Survivor]) -> list[str]:
 
 def _agree(dirt: Dirt) -> str:
     reference = dirt.reference
-    return "the reference that was named" if reference.given else f"{reference.agree} of {reference.starts} starts"
+    if reference.given:
+        return "the reference that was named begins without it"
+    if not reference.common:
+        return f"no state is that of more than half of {reference.starts} starts; compared with the most frequent one"
+    return f"{reference.agree} of {reference.starts} starts begin without it"
 
 
 def _assumptions(dirt: Dirt) -> tuple[str, ...]:
+    told = ", ".join(f"{name} {value}" for name, value in _inputs(dirt).items())
     return (
         f"snapshots {dirt.series} show the whole state that the agent can see",
-        "equal task and seed mean an equal start",
+        "equal task and seed mean an equal start" + (f"; both were {told}" if told else ""),
     )
+
+
+def _inputs(dirt: Dirt) -> dict[str, Any]:
+    """What both starts were asked to be."""
+    task, seed, commit = dirt.group
+    named = {"task": task, "seed": seed, "env_commit": commit or None}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _start(dirt: Dirt) -> dict[str, Any]:
+    return {
+        "inputs": _inputs(dirt), "roots": [dict(root) for root in dirt.roots],
+        "start_root": dirt.start.root.hex()[:16] if dirt.start.root is not None else None,
+    }  # fmt: skip
+
+
+def _polluters(run: str, survivors: Sequence[Survivor]) -> dict[str, Any]:
+    """Who left what is there, for whoever sends it again: the episodes, and their exchanges."""
+    named = [s.writer.by for s in survivors if s.writer is not None and s.writer.by is not None]
+    addresses = dict.fromkeys(exchange_address(run, op.episode, op.seq) for op in named)
+    return {
+        "episodes": sorted({s.writer.episode for s in survivors if s.writer is not None}),
+        "writes": list(addresses)[:SHOWN_ROWS],
+    }  # fmt: skip
+
+
+def _scope(dirt: Dirt, seen: Sequence[Sighting]) -> dict[str, Any]:
+    named = sum(survivor.writer is not None for survivor in dirt.survivors)
+    return {
+        "snapshots": dirt.series, "rows_with_a_known_writer": [named, len(dirt.survivors)],
+        "rows_seen": len({sight.survivor.row for sight in seen}),
+    }  # fmt: skip
 
 
 def _redrive(run: str, episodes: Sequence[str], dirt: Dirt) -> str:

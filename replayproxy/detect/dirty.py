@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from replayproxy.core import jsonvalue
@@ -15,7 +15,7 @@ from replayproxy.core.values import Exchange, RowChange, Snapshot
 from replayproxy.detect.cells import Row
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import PRESENCE, Op
-from replayproxy.detect.reference import Reference
+from replayproxy.detect.reference import Group, Reference
 from replayproxy.detect.timeline import cell, columns
 from replayproxy.detect.tracers import in_text
 from replayproxy.detect.written import Written
@@ -68,6 +68,14 @@ class Dirt:
     only_counters: bool
     at_work: tuple[str, ...]
     unchanged_since: str | None  # the episode whose end state this start is, whole
+    settled: Snapshot | None = None  # the next snapshot, if without a write all was right in it
+    reset: Exchange | None = None  # the recorded reset before it
+    roots: tuple[Mapping[str, Any], ...] = ()  # the start states of this task and seed
+    group: Group = (None, None, "")
+
+    def among(self, survivors: tuple[Survivor, ...]) -> Dirt:
+        """The same, of these rows only."""
+        return replace(self, survivors=survivors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

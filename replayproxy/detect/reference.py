@@ -43,6 +43,7 @@ class Reference:
     agree: int
     starts: int
     given: bool = False  # by --reference
+    common: bool = True  # False: only the most frequent one, which is not that of more than half
 
 
 def group_of(episode: Episode) -> Group:
@@ -108,8 +109,16 @@ class References:
 
     def common(self, starts: list[Start], enough: int = ENOUGH) -> Reference | None:
         """The state that more than half of at least `enough` starts have."""
-        if len(starts) < enough:
-            return None
+        found = self._most_frequent(starts) if len(starts) >= enough else None
+        return found if found is not None and found.common else None
+
+    def most(self, group: Group, series: str) -> Reference | None:
+        """Of a task and seed that has no reference, although enough of its starts are known: the most frequent one, of
+        equals the first. Without a seed starts may be meant to differ."""
+        starts = self._by_group[group, series]
+        return self._most_frequent(starts) if group[1] is not None and len(starts) >= ENOUGH else None
+
+    def _most_frequent(self, starts: list[Start]) -> Reference:
         counts = Counter(start.root for start in starts)
         first = {start.root: start for start in reversed(starts)}
         ranked = sorted(counts, key=lambda root: -counts[root])
@@ -118,9 +127,10 @@ class References:
             like = root if counts[root] * 2 > len(starts) else self._like(first, root, votes)
             votes[like] = votes.get(like, 0) + counts[root]
         best = max(votes, key=lambda root: votes[root])
-        if votes[best] * 2 <= len(starts):
-            return None
-        return Reference(root=best, wall=first[best].wall, agree=votes[best], starts=len(starts))
+        return Reference(
+            root=best, wall=first[best].wall, agree=votes[best], starts=len(starts),
+            common=votes[best] * 2 > len(starts),
+        )  # fmt: skip
 
     def _like(self, first: Mapping[bytes, Start], root: bytes, votes: Mapping[bytes, int]) -> bytes:
         forms = sorted(votes, key=lambda form: -votes[form])[:MAX_FORMS]

@@ -14,7 +14,7 @@ from replayproxy.detect.nondeterminism import Ahead
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
 from replayproxy.detect.spans import Span, span_of
-from replayproxy.detect.states import Series, States, listing_of, records, series_of, starts, usable, whole
+from replayproxy.detect.states import Series, States, listing_of, records, seconds, series_of, starts, usable, whole
 from replayproxy.detect.verdicts import failed
 from replayproxy.detect.views import Views
 
@@ -47,6 +47,7 @@ class Summary:
     first_write: int | None  # when its first write was sent; None: it wrote nothing
     lost: tuple[int, ...]
     starts: Mapping[str, Snapshot]
+    second: Mapping[str, Snapshot]  # series -> the first whole reading after the start
     last: Mapping[str, bytes]  # series -> the root of its last reading
     series: tuple[Series, ...]
     missing: int
@@ -158,7 +159,8 @@ class Extractor:
             episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
             exchanges=len(trace.exchanges), envs=frozenset(e.env for e in trace.exchanges) & frozenset(self._run.envs),
             first_write=min((op.fwd for op in ops if op.effect is not Effect.NONE), default=None),
-            lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots), last=last, series=tuple(series),
+            lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots),
+            second=seconds(trace.snapshots), last=last, series=tuple(series),
             missing=_count(trace, SnapshotStatus.MISSING), torn=_count(trace, SnapshotStatus.TORN),
             late=sum(s.late for s in trace.snapshots),
         )  # fmt: skip

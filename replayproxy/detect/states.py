@@ -180,6 +180,16 @@ def whole(snapshot: Snapshot) -> bool:
     return usable(snapshot) and snapshot.status is SnapshotStatus.TAKEN
 
 
+def seconds(snapshots: Sequence[Snapshot]) -> Mapping[str, Snapshot]:
+    """The first whole reading of each series after its start snapshot."""
+    first = starts(snapshots)
+    found: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        if snapshot.name in first and snapshot is not first[snapshot.name] and whole(snapshot):
+            found.setdefault(snapshot.name, snapshot)
+    return found
+
+
 def starts(snapshots: Sequence[Snapshot]) -> Mapping[str, Snapshot]:
     """The start snapshot of each series."""
     found: dict[str, Snapshot] = {}

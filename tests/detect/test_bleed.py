@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from replayproxy.core.values import UNATTRIBUTED
 from replayproxy.detect.finding import Blame, Grade
 from replayproxy.detect.verdicts import Word
-from replayproxy.testing import exchange, shifted
+from replayproxy.testing import exchange, shifted, trace
 from tests.detect.hand import Hand
 
 UUID = "6f1c2a52-8a0f-4d0f-9a55-1d4d5cf0a1b2"
@@ -145,6 +146,109 @@ def test_a_start_read_while_another_was_at_work_is_not_judged() -> None:
     judgement = made.judge()
     assert [f.grade for f in judgement.findings if f.kind == "dirty-reset"] == []
     assert judgement.coverage["v4"].not_checked["dirty-reset"] == "other episodes were at work on the instance"
+
+
+# Classes of resets
+
+
+def test_a_dirty_reset_shows_the_start_states_and_what_was_equal() -> None:
+    (found,) = story([exchange("GET", "/health", body={"ok": True}, at_ms=5)]).findings()
+    assert found.effect["inputs"] == {"task": "t", "seed": 1}
+    roots = found.effect["roots"]
+    assert [(one["count"], one["class"], one["after"]) for one in roots] == [
+        (3, "reference", [None, "v1", "v2"]), (1, "content", ["p"]),
+    ]  # fmt: skip
+    assert found.effect["start_root"] == roots[1]["root"]
+    assert (found.effect["episodes"], found.effect["writes"]) == (["p"], ["r/p#2"])
+    assert "both were task t, seed 1" in found.assumptions[1]
+
+
+def test_a_part_of_what_was_there_that_stayed_is_residue() -> None:
+    other = {"id": "D-77aa", "stage": "lead", "name": "Removed by the reset"}
+    made = story([exchange("GET", "/health", at_ms=5)], end=state(SEED, LEFT, other))
+    (found,) = made.findings()
+    assert (found.sub, found.grade) == ("residue", Grade.PROVEN)
+
+
+def test_a_reset_that_had_not_ended_when_it_answered_is_unsettled() -> None:
+    made = Story()
+    for name in ("v1", "v2", "v3"):
+        made.look(name, CLEAN)
+    made.add("v4", [listed(SEED)], [(1, state()), (900, CLEAN)], task="t", seed=1)
+    (found,) = made.findings()
+    assert (found.kind, found.sub, found.grade, found.episode) == ("dirty-reset", "unsettled", Grade.PROVEN, "v4")
+    assert found.snapshots == ("r/v4/s0", "r/v4/s1")
+    assert found.times["settled_s"][0] > found.times["start_s"][1]
+
+
+def test_a_start_that_a_single_own_write_mended_was_not_unsettled() -> None:
+    patch = exchange("PUT", "/deals/D-1", sent=SEED, body=SEED, at_ms=20)
+    made = Story()
+    for name in ("v1", "v2", "v3"):
+        made.look(name, CLEAN)
+    made.add("v4", [patch], [(1, state()), (30, CLEAN)], task="t", seed=1)
+    (found,) = made.findings()
+    assert found.sub == "content"
+
+
+def seeded(*values: int, reset: bool = False, seed: int | None = 1) -> Story:
+    made = Story()
+    for number, value in enumerate(values):
+        start = state({**SEED, "amount": value})
+        made.add(f"v{number}", [listed(SEED)], [(1, start)], task="t", seed=seed)
+    return made
+
+
+def test_a_generator_without_a_seed_contradicts_itself_where_no_start_is_common() -> None:
+    judgement = seeded(4711, 4712, 4713, 4714).judge()
+    found = judgement.findings
+    assert [(f.kind, f.sub, f.grade, f.episode) for f in found] == [
+        ("dirty-reset", "content", Grade.PROVEN, name) for name in ("v1", "v2", "v3")
+    ]  # fmt: skip
+    assert found[0].values == (4711, 4712)
+    assert [one["class"] for one in found[0].effect["roots"]] == ["most frequent", "content", "content", "content"]
+    assert judgement.coverage["v1"].not_checked["dirty-reset"] == "no reference"
+
+
+def test_without_a_seed_starts_may_differ() -> None:
+    assert seeded(4711, 4712, 4713, 4714, seed=None).findings() == ()
+
+
+def growing(*, reset: bool) -> Story:
+    """Each episode begins where the one before ended."""
+    made = Story()
+    deals = [SEED]
+    for number in range(4):
+        new = {"id": f"D-{number}f4{number}", "stage": "lead", "name": f"New deal number {number}"}
+        make = exchange("POST", "/deals", sent={"name": new["name"]}, status=201, body=new, at_ms=20)
+        made.add(f"v{number}", [make], [(5, state(*deals)), (30, state(*deals, new))], task="t", seed=1)
+        deals.append(new)
+    if reset:
+        calls = [exchange("POST", "/reset", at_ms=1000.0 * n + 2, is_reset=True) for n in range(4)]
+        made.traces[UNATTRIBUTED] = trace(calls, run=made.run, episode=UNATTRIBUTED)
+    return made
+
+
+def test_where_nobody_resets_every_start_is_another_and_none_is_wrong() -> None:
+    judgement = growing(reset=False).judge()
+    assert judgement.findings == ()
+    assert judgement.coverage["v3"].not_checked["dirty-reset"] == "no reference"
+
+
+def test_a_recorded_reset_that_does_nothing_is_told_without_a_reference() -> None:
+    found = growing(reset=True).findings()
+    assert [(f.kind, f.sub, f.grade, f.episode) for f in found] == [
+        ("dirty-reset", "no-op", Grade.PROVEN, name) for name in ("v1", "v2", "v3")
+    ]  # fmt: skip
+    assert [(w.role, w.address) for w in found[0].exchanges] == [("write", "r/v0#1"), ("reset", "r/unattributed#2")]
+
+
+def test_clocks_fresh_ids_and_the_order_of_lists_are_no_dirty_start() -> None:
+    made = Story()
+    ids = [f"{n:08x}-8a0f-4d0f-9a55-1d4d5cf0a1b2" for n in (0x6F1C2A52, 0x0B7CFA7E, 0xC9A0F3DE, 0xE3B6D9C4)]
+    for number, (key, tags) in enumerate(zip(ids, ("abc", "abc", "bca", "cab"), strict=True)):
+        made.look(f"v{number}", state({"id": key, "tags": list(tags), "at": f"2023-11-14T22:13:2{number}Z"}))
+    assert made.findings() == ()
 
 
 # Values
