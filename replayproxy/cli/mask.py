@@ -18,12 +18,14 @@ from replayproxy.errors import WrongUsage
 from replayproxy.session.check import Progress
 from replayproxy.session.config import Config, discover
 from replayproxy.session.look import Found, Stores
-from replayproxy.session.mask import Demands, How, mask_lines, ready, words
+from replayproxy.session.mask import Demands, How, words
+from replayproxy.session.mask_file import beside, heads, mask_file, ready
 from replayproxy.session.mask_list import mask_list
-from replayproxy.session.mask_verdicts import Verdicts, verdicts
-from replayproxy.session.rollouts import field
-from replayproxy.session.rollouts_join import Join, pairs
+from replayproxy.session.mask_verdicts import Terms, Verdicts, verdicts
+from replayproxy.session.rollouts_join import Join, Pair, pairs
 from replayproxy.session.rollouts_out import STDOUT
+from replayproxy.session.rollouts_shapes import choose
+from replayproxy.session.silences import silences
 
 
 @click.command(short_help="Mark, or drop, the rollouts of poisoned episodes.")
@@ -73,12 +75,11 @@ def command(
         named = opened.find(address)
         if rollouts is None:
             return _list(opened, named, found, demands, stores, groups=groups, as_json=as_json)
-        if not join:
-            raise WrongUsage(f"how are the lines of {rollouts} joined?", hint="--on LINE_FIELD=EPISODE_FIELD")
+        join, reward = _joined(join, rollouts, opened, named)
         judged = _judged(opened, named, found)
-        done = mask_lines(
-            judged, Join(join, judged.episodes), demands, rollouts, out or beside(rollouts), reward=field("reward"),
-            progress=_progress("masking", "bytes"),
+        done = mask_file(
+            judged, Join(join, judged.episodes), demands, rollouts, out or beside(rollouts), reward=reward,
+            progress=_progress("masking"),
         )  # fmt: skip
     if as_json:
         echo_json(document(done))
@@ -89,9 +90,14 @@ def command(
     return done.exit
 
 
-def beside(rollouts: Path) -> Path:
-    """`NAME.masked.jsonl` for `NAME.jsonl`."""
-    return rollouts.with_name(f"{rollouts.stem}.masked{rollouts.suffix}")
+def _joined(on: tuple[Pair, ...], rollouts: Path, opened: Stores, named: Found) -> tuple[tuple[Pair, ...], str]:
+    """How the lines are joined, and where their reward is: as said, else as the framework is known to name them."""
+    if on:
+        return on, "reward"
+    chosen = choose(heads(rollouts), named.reader.episodes(named.resolved.run))
+    told = f"joined by {' '.join(f'--on {pair}' for pair in chosen.on)}: {rollouts} looks like {chosen.shape.name}"
+    click.echo(f"replayproxy: {safe(told)}", err=True)
+    return chosen.on, chosen.shape.reward
 
 
 def _demands(
@@ -118,10 +124,12 @@ def _judged(opened: Stores, named: Found, found: Config) -> Verdicts:
     if named.resolved.finding is not None or named.resolved.seq is not None or named.resolved.snapshot is not None:
         raise WrongUsage(f"{named.resolved.text} is no run and no episode", hint="mask takes RUN or RUN/EPISODE")
     now = time.time_ns()
-    judged = verdicts(
-        opened, named, rules=parse_rules(found.rules), now=now, today=datetime.fromtimestamp(now / 1e9, tz=UTC).date(),
-        progress=_progress("judging", "episodes"),
+    terms = Terms(
+        rules=parse_rules(found.rules), silences=None if found.path is None else silences(found.silence),
+        eventual={env: found.eventual(env) for env in found.env},
+        today=datetime.fromtimestamp(now / 1e9, tz=UTC).date(),
     )  # fmt: skip
+    judged = verdicts(opened, named, terms, now=now, progress=_progress("judging"))
     if judged.judged:
         kept = f"; not saved: {judged.unsaved}" if judged.unsaved else ""
         told = f"run {judged.run.name} was judged first: {judged.judged}{kept}"
@@ -143,14 +151,14 @@ def _list(
     return listed.exit
 
 
-def _progress(verb: str, what: str) -> Progress | None:
-    """On a terminal, a line that counts."""
+def _progress(verb: str) -> Progress | None:
+    """On a terminal, a line that tells how far it is."""
     if not sys.stderr.isatty():
         return None
 
     def tell(done: int, of: int) -> None:
         end = "\r" if done < of else "\r\x1b[K"
-        sys.stderr.write(f"\r{verb} {done:,} of {of:,} {what}{end}")
+        sys.stderr.write(f"\r{verb} {done / max(of, 1):.0%}{end}")
         sys.stderr.flush()
 
     return tell

@@ -29,6 +29,7 @@ def document(done: Masked) -> dict[str, Any]:
         "judged": done.judged.judged or None,
         "lines": report.lines, "blank": report.blank, "masked": report.masked, "masked_before": report.given,
         "matched": report.matched, "unmatched": report.unmatched, "ambiguous": report.ambiguous,
+        "other_reward": report.other_reward,
         "verdicts": dict(report.verdicts), "kinds": dict(report.kinds),
         "share_masked": report.share_masked, "max_masked": demands.max_masked,
         "share_unmatched": report.share_unmatched, "max_unmatched": demands.max_unmatched,
@@ -78,25 +79,26 @@ def text(done: Masked, *, all_groups: bool) -> list[str]:
     head = f"{safe(done.judged.run.name)}: "
     if done.why and done.demands.how is not How.LIST:
         head, what = f"{head}NOTHING WRITTEN   ", "to mask"
-    head += f"{report.masked:,} of {count(report.lines, 'line')} {what} ({share})"
+    head += f"{report.masked:,} of {count(report.lines, report.unit)} {what} ({share})"
     if done.out is not None:
         head += f"   written to {safe(str(done.out))}"
+    episodes = f"{count(len(report.episodes), 'episode')} of {len(done.judged.episodes):,}"
     joined = (
-        f"joined  {safe(str(done.join))}: {report.matched:,} lines are of {count(len(report.episodes), 'episode')}"
-        f" of {len(done.judged.episodes):,}, {report.unmatched:,} of none, {report.ambiguous:,} of several"
-        f" (limit {done.demands.max_unmatched:.0%})"
+        f"joined  {safe(str(done.join))}: {count(report.matched, report.unit)} of {episodes},"
+        f" {report.unmatched:,} of none, {report.ambiguous:,} of several (limit {done.demands.max_unmatched:.0%})"
     )
     return [
         head,
         *(f"because {safe(why)}" for why in done.why),
         joined,
         *_unmatched(done),
-        "lines   " + _words(report.verdicts),
+        f"{report.unit + 's':<8}{_words(report.verdicts)}",
         *_kinds(report.kinds),
-        *_given(report.given),
+        *_given(report.given, report.unit),
+        *_rewards(report.other_reward, report.unit),
         *(_lines(done) if done.demands.how is How.LIST else ()),
         *_group_lines(report.groups, all_groups=all_groups),
-        *_unknown(report.verdicts, done.demands.masked, "lines"),
+        *_unknown(report.verdicts, done.demands.masked, f"{report.unit}s"),
         _next(done),
     ]
 
@@ -132,23 +134,29 @@ def _kinds(kinds: Counter[str]) -> Iterator[str]:
         yield "masked for  " + " · ".join(f"{kind} {number:,}" for kind, number in kinds.most_common())
 
 
-def _given(given: int) -> Iterator[str]:
+def _given(given: int, unit: str) -> Iterator[str]:
     if given:
-        yield f"note    {count(given, 'line')} had mask_sample true already, and keep it"
+        yield f"note    {count(given, unit)} had mask_sample true already, and keep it"
+
+
+def _rewards(other: int, unit: str) -> Iterator[str]:
+    if other:
+        yield f"note    {count(other, unit)} with another reward than its episode: are they joined rightly?"
 
 
 def _unmatched(done: Masked) -> Iterator[str]:
     report = done.report
     if report.unmatched:
         first = ", ".join(f"{number:,}" for number in report.first_unmatched)
+        first += ", .." if report.unmatched > len(report.first_unmatched) else ""
         lacking = "".join(f"; {n:,} have no {safe(name)}" for name, n in report.lacking.most_common())
-        yield f"of none     lines {first}{', ..' if report.unmatched > len(report.first_unmatched) else ''}{lacking}"
+        yield f"of none     {report.unit}s {first}{lacking}"
     for number, names in report.first_ambiguous[:1]:
-        yield f"of several  line {number:,}: {', '.join(map(safe, names))} -> one more --on tells them apart"
+        yield f"of several  {report.unit} {number:,}: {', '.join(map(safe, names))} -> one more --on tells them apart"
 
 
 def _lines(done: Masked) -> list[str]:
-    rows = [("LINE", "EPISODE", "VERDICT", "WHY")]
+    rows = [(done.report.unit.upper(), "EPISODE", "VERDICT", "WHY")]
     for number, mark in done.report.shown:
         rows.append((f"{number:,}", safe(mark.episode or "-"), mark.verdict or "-", safe(told(mark.reasons))))
     more = done.report.masked - len(done.report.shown)

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as member
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from replayproxy.core.jsonsplice import inserted, renewed, written
-from replayproxy.core.shown import json_bytes
+from replayproxy.core.shown import count, json_bytes
 from replayproxy.core.values import Episode
 from replayproxy.detect.verdicts import Word
 from replayproxy.errors import Exit, WrongUsage, worst
 from replayproxy.session.mask_groups import Groups
 from replayproxy.session.mask_reasons import GIVEN, Reason, reasons
 from replayproxy.session.mask_verdicts import Verdicts
-from replayproxy.session.rollouts import MISSING, Document, Field, lines, opened
+from replayproxy.session.rollouts import MISSING, Document, Field, field, lines, opened
 from replayproxy.session.rollouts_join import Join, Match
 from replayproxy.session.rollouts_out import WholeFile
+from replayproxy.session.rollouts_shapes import contradict
 
 MASK, REASONS, EPISODE, VERDICT = "mask_sample", "mask_reasons", "replay_episode", "replay_verdict"
 ADDED = frozenset({MASK, REASONS, EPISODE, VERDICT})
@@ -133,6 +135,7 @@ def also_given(mark: Mark) -> Mark:
 class Report:
     """What was found in a file of rollouts, in numbers. `lines` are those that hold a rollout."""
 
+    unit: str = "line"  # "row" of a table
     lines: int = 0
     blank: int = 0
     masked: int = 0  # by these verdicts
@@ -140,14 +143,15 @@ class Report:
     matched: int = 0
     ambiguous: int = 0
     unmatched: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    lacking: Counter[str] = field(default_factory=Counter)
-    episodes: set[str] = field(default_factory=set)
-    first_unmatched: list[int] = field(default_factory=list)
-    first_ambiguous: list[tuple[int, list[str]]] = field(default_factory=list)
-    shown: list[tuple[int, Mark]] = field(default_factory=list)
-    groups: Groups = field(default_factory=Groups)
+    other_reward: int = 0  # the rollout's reward is not the one that its episode has
+    verdicts: Counter[str] = member(default_factory=Counter)
+    kinds: Counter[str] = member(default_factory=Counter)
+    lacking: Counter[str] = member(default_factory=Counter)
+    episodes: set[str] = member(default_factory=set)
+    first_unmatched: list[int] = member(default_factory=list)
+    first_ambiguous: list[tuple[int, list[str]]] = member(default_factory=list)
+    shown: list[tuple[int, Mark]] = member(default_factory=list)
+    groups: Groups = member(default_factory=Groups)
 
     def see(self, number: int, match: Match, mark: Mark, reward: Any, *, given: bool) -> None:
         """Counts one rollout. One that was masked already has left its group before."""
@@ -158,6 +162,7 @@ class Report:
             self.matched += 1
             self.verdicts[mark.verdict] += 1
             self.episodes.add(episode.name)
+            self.other_reward += contradict(reward, episode.reward)
             if not given:
                 self.groups.see(episode, episode.reward if reward is MISSING else reward, masked=mark.masked)
         elif match.episodes:
@@ -190,10 +195,10 @@ class Report:
             return [(Exit.UNJUDGED, "it holds no rollout")]
         found = []
         if self.share_masked > demands.max_masked:
-            told = f"{self.masked:,} of {self.lines:,} lines would be masked ({self.share_masked:.1%})"
+            told = f"{self.masked:,} of {count(self.lines, self.unit)} would be masked ({self.share_masked:.1%})"
             found.append((Exit.DIFFERENT, f"{told}, more than --max-masked {demands.max_masked:g}"))
         if self.share_unmatched > demands.max_unmatched:
-            told = f"{self.unmatched + self.ambiguous:,} of {self.lines:,} lines are not of one episode"
+            told = f"{self.unmatched + self.ambiguous:,} of {count(self.lines, self.unit)} are not of one episode"
             limit = f"({self.share_unmatched:.1%}), more than --max-unmatched {demands.max_unmatched:g}"
             found.append((Exit.UNJUDGED, f"{told} {limit}"))
         return found
@@ -219,24 +224,18 @@ class Masked:
         return worst(*(code for code, _ in self.report.failures(self.demands)))
 
 
-def ready(source: Path, out: Path) -> None:
-    """Raises WrongUsage where the file cannot be read or the other not be made, before anything is judged."""
-    opened(source).close()
-    with WholeFile(out):
-        pass
-
-
 def mask_lines(
     judged: Verdicts, join: Join, demands: Demands, source: Path, out: Path | None, *,
-    reward: Field, progress: Progress | None = None,
+    reward: str, progress: Progress | None = None,
 ) -> Masked:  # fmt: skip
-    """Masks a file of JSON lines. `out` None, or `--how list`: nothing is written."""
-    report, marks = Report(), Marks(judged, demands.masked)
+    """Masks a file of JSON lines. `out` None, or `--how list`: nothing is written. `reward`: the field of a rollout by
+    which its group is compared; where it has none, its episode's is."""
+    report, marks, reward_of = Report(), Marks(judged, demands.masked), field(reward)
     if out is None or demands.how is How.LIST:
-        _each(source, join, marks, report, reward, None, demands.how, progress)
+        _each(source, join, marks, report, reward_of, None, demands.how, progress)
         return Masked(judged=judged, join=join, source=source, out=None, demands=demands, report=report)
     with WholeFile(out, like=source) as file:
-        _each(source, join, marks, report, reward, file.write, demands.how, progress)
+        _each(source, join, marks, report, reward_of, file.write, demands.how, progress)
         kept = not report.failures(demands)
         if kept:
             file.keep()
