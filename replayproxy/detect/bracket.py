@@ -43,9 +43,11 @@ def bracket_of(timeline: Timeline, sight: Sight, probes: Sequence[Op]) -> Bracke
 def _said(timeline: Timeline, sight: Sight, again: Op, near: Sequence[int]) -> Said:
     before, after = (cell(timeline.row_at(sight.row, index), sight.column) for index in near)
     begun, done = timeline.line.begun[near[0]], timeline.line.done[near[1]]
-    meanwhile = timeline.writes.within(begun, done) or timeline.writes.floating_on(sight.row, done)
+    meanwhile = [*timeline.writes.within(begun, done), *timeline.writes.floating_on(sight.row, done)]
     shown = _shown(sight, again)
-    if before != after or shown is None or meanwhile:
+    # A write that says what it set, and to another row, cannot have put the cell to the old value and back.
+    may_be_of_it = any(not op.sets or op.touches(sight.row, timeline.writes.paths) for op in meanwhile)
+    if before != after or shown is None or may_be_of_it:
         return Said.NOTHING
     if shown == before:
         return Said.HEALED

@@ -79,7 +79,7 @@ class Provenance:
             self._numbers[episode] = len(self._names)
             self._names.append(episode)
         for exchange in exchanges:
-            if exchange.outcome is Outcome.LOCAL or exchange.times.fwd is None:
+            if exchange.outcome is Outcome.LOCAL or exchange.times.fwd is None or exchange.is_probe:
                 continue
             wiring = run.envs.get(exchange.env)
             writes = is_write(exchange.request, wiring.reads if wiring else ())

@@ -110,6 +110,7 @@ class Extract:
     summary: Summary
     ops: Sequence[Op]
     snapshots: Sequence[Snapshot]
+    probes: Sequence[Op] = ()  # reads that no agent asked for
     paths: frozenset[str] = field(default_factory=frozenset)  # environments whose state no snapshot shows
 
     @property
@@ -130,9 +131,12 @@ class Extractor:
         tables = self._tables(trace.snapshots, records(series))
         name = trace.episode.name
         ops = [op_of(self._run, name, e, tables[e.env], views) for e in trace.exchanges if e.env in tables]
+        probes = [op for op in ops if op.is_probe and op.effect is Effect.NONE]
+        ops = [op for op in ops if not (op.is_probe and op.effect is Effect.NONE)]
         return Extract(
             summary=self._summary(trace, series, ops),
             ops=ops,
+            probes=probes,
             snapshots=[snapshot for snapshot in trace.snapshots if usable(snapshot)],
             paths=frozenset(env for env, found in tables.items() if isinstance(found, Paths)),
         )
@@ -157,7 +161,8 @@ class Extractor:
         last = {s.name: s.root for s in trace.snapshots if usable(s) and s.root is not None}
         return Summary(
             episode=trace.episode, span=span_of(trace.run, trace.episode), group=group_of(trace.episode),
-            exchanges=len(trace.exchanges), envs=frozenset(e.env for e in trace.exchanges) & frozenset(self._run.envs),
+            exchanges=sum(not e.is_probe for e in trace.exchanges),
+            envs=frozenset(e.env for e in trace.exchanges) & frozenset(self._run.envs),
             first_write=min((op.fwd for op in ops if op.effect is not Effect.NONE), default=None),
             lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots),
             second=seconds(trace.snapshots), last=last, series=tuple(series),

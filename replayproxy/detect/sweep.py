@@ -134,13 +134,14 @@ class Sweep:
     def _judge_state(self, extract: Extract, series: Series) -> str:
         """Why nothing can be said about stale reads of this state; "" when it was looked into."""
         timeline, own = self._timeline(extract, series)
-        judged = look(timeline, own, self.swept.agreement, self.swept.tokens, extract.summary.name)
+        seen = [*own, *(op for op in extract.probes if op.env in series.envs)]
+        judged = look(timeline, seen, self.swept.agreement, self.swept.tokens, extract.summary.name)
         first = next((s for s in extract.snapshots if s.name == series.name), None)
         instance = instance_of(extract.span, series, first)
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
         self.swept.races.look(extract.summary.name, timeline, own)
         if judged.stale:
-            self._keep(extract.summary.name, timeline, judged, own)
+            self._keep(extract.summary.name, timeline, judged, seen)
         known = any(stale.credible(self.swept.agreement, self.swept.tokens) for stale in judged.stale)
         return _why_not(timeline, judged, own, known=known)
 

@@ -108,6 +108,12 @@ class Camera:
         shots = [self._shot(live, name, "write", after=exchange.order) for name in self.names(live, exchange.env)]
         return [self._begin(live, shot) for shot in shots]
 
+    async def probe(self, live: Live, env: str, label: str) -> None:
+        """Reads the environment's state now, beside whatever else is read."""
+        tasks = [self._begin(live, self._shot(live, name, "probe", label=label)) for name in self.names(live, env)]
+        if tasks:
+            await asyncio.wait(tasks)
+
     async def hold(self, live: Live, tasks: Sequence[asyncio.Task[Snapshot]]) -> None:
         """Waits for snapshots up to the limit. Those that take longer come late."""
         if not tasks or self.plan.mode != "hold":

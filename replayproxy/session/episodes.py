@@ -199,6 +199,8 @@ class Episodes:
         for listener in live.listeners:
             await self.engine.unlisten(listener)
         await self._settle(live, deadline)
+        if recording.prober is not None:
+            await recording.prober.settle(live, _left(deadline, STREAMS_SETTLE))
         if "end" in recording.camera.plan.when:
             await recording.camera.take(live, "end", seconds=_left(deadline))
         if live.readings:

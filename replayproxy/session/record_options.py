@@ -57,6 +57,7 @@ class RecordOptions:
     token: str | None = None
     verdicts: bool = True
     fail_fast: bool = False
+    probe: bool = False
     keep_secrets: bool = False
     secrets: tuple[SecretRule, ...] = ()
     config: Config = field(default_factory=Config)
@@ -132,6 +133,7 @@ def parse(
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
         verdicts=verdicts,
         fail_fast=fail_fast,
+        probe=bool(config.value("probe", flags.get("probe"), False)),
         keep_secrets=bool(config.value("keep-secrets", flags.get("keep_secrets"), False)),
         secrets=(*config.secrets, *secrets_of(extract_rules(rules))),
         config=config,

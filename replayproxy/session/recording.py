@@ -13,7 +13,7 @@ from typing import Any
 
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
-from replayproxy.core.values import Event, Exchange, Fields, Request, Run
+from replayproxy.core.values import Event, Exchange, Fields, Request, Response, Run
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.session.camera import Camera, Plan
@@ -23,6 +23,7 @@ from replayproxy.session.ledger import Ledger
 from replayproxy.session.lives import Live, only_listens
 from replayproxy.session.matter import UNNAMED, Matter, fills, settled
 from replayproxy.session.matters import Matters
+from replayproxy.session.prober import Prober, Tools
 from replayproxy.session.resets import Resets
 from replayproxy.session.tally import Tally
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
@@ -53,6 +54,7 @@ class Recording:
         wall: Callable[[], int],
         resets: Sequence[Reset] = (),
         identities: Identities | None = None,
+        probe: bool = False,
     ) -> None:
         self.writer, self.run, self.book = writer, run, book
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
@@ -62,6 +64,7 @@ class Recording:
         self.camera = Camera(
             capture, plan=plan, keep=self.ledger.keep_snapshot, others=self.ledger.open_and_lately, now=now, wall=wall
         )
+        self.prober = Prober(run, self._tools()) if probe else None
         self._resets = Resets(resets)
         self.matters = Matters(identities, self._begun, self.tally)
         self.on_end: Callable[[Live], None] | None = None
@@ -220,10 +223,34 @@ class Recording:
         self.writer.put_exchange(live.episode.key, exchange)
         self.tally.exchange(exchange, attributed=True)
         self._connections.used_by(exchange, live.episode.key)
+        if self.prober is not None:
+            self.prober.saw(live, ticket, exchange, self.envs.get(exchange.env))
         if matter is not None:
             self.matters.forget(ticket)
             if matter.found.says("end") and self.on_end is not None:
                 self.on_end(live)
+
+    def _tools(self) -> Tools:
+        return Tools(
+            camera=self.camera, keep=self._keep_probe, sink=self._probe_sink, order=self._order, now=self.now,
+            wall=self.wall, fault=self._probe_failed,
+        )  # fmt: skip
+
+    def _probe_failed(self, live: Live, error: BaseException) -> None:
+        told = self.writer.redactor.text(f"{type(error).__name__}: {error}")[:200]
+        self.ledger.put_event(
+            live.episode.key, Event(at=self.now(), wall=self.wall(), kind="probe", detail={"trouble": told})
+        )
+
+    def _keep_probe(self, live: Live, exchange: Exchange) -> None:
+        if self.writer.room() and self.ledger.lives.get(live.episode.name) is live:
+            self.writer.put_exchange(live.episode.key, exchange)
+            self.tally.asked_again += 1
+
+    def _probe_sink(self, live: Live, exchange: Exchange, response: Response) -> BodySink:
+        if self.writer.redactor.keeps:
+            return self.writer.body_sink()
+        return self.writer.redacting_sink(live.episode.key, response.fields, of_answer=True)
 
     def _note_h2(self, env: str) -> None:
         """Replay offers HTTP/2 where it was spoken, and only there."""

@@ -74,6 +74,7 @@ class Tally:
     strays: dict[str, Stray] = field(default_factory=dict)
     resets_seen: int = 0
     probes: int = 0
+    asked_again: int = 0
     snapshots: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     late: int = 0
@@ -196,6 +197,7 @@ class Tally:
             "lane_ambiguous": self.lane_ambiguous,
             "resets": self.resets_seen,
             "probes": self.probes,
+            "asked_again": self.asked_again,
             "escaping_links": self.escaping,
             "tls_refused": self.tls_refused.total(),
             "passed": self.passed.total(),

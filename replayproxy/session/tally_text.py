@@ -70,6 +70,8 @@ def _episode_lines(tally: Tally) -> list[str]:
         )
     if tally.resets_seen:
         out.append(f"resets      {tally.resets_seen} seen, kept outside the episodes")
+    if tally.asked_again:
+        out.append(f"asked again {count(tally.asked_again, 'read')} that seemed to miss a write, between two snapshots")
     named = tally.incomplete[:SHOWN]
     out += [f"incomplete  {name} ({tally.why_incomplete.get(name, 'not sealed')})" for name in named]
     if len(tally.incomplete) > SHOWN:
