@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from replayproxy.cli.common import safe
-from replayproxy.cli.ls import run_text
+from replayproxy.cli.ls_text import run_text
 from replayproxy.cli.moments import moment
 from replayproxy.core.values import EnvWiring, Run
 from replayproxy.session import secrecy

@@ -50,6 +50,7 @@ class Judgement:
     incomplete: tuple[str, ...]
     open_yet: tuple[str, ...]
     exchanges: int
+    writes: Mapping[str, int]
     lost: Mapping[str, tuple[int, ...]]
     missing: int
     torn: int
@@ -215,6 +216,7 @@ def _judgement(
         incomplete=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.INCOMPLETE),
         open_yet=tuple(n for n, s in summaries.items() if s.episode.state is EpisodeState.OPEN),
         exchanges=sum(s.exchanges for s in summaries.values()), lost=lost,
+        writes={name: s.written for name, s in summaries.items()},
         missing=sum(s.missing for s in summaries.values()), torn=sum(s.torn for s in summaries.values()),
         late=sum(s.late for s in summaries.values()),
         references=tuple(_told(references, summaries)),

@@ -45,6 +45,7 @@ class Summary:
     exchanges: int
     envs: frozenset[str]  # those it used
     first_write: int | None  # when its first write was sent; None: it wrote nothing
+    written: int  # how many writes it sent
     lost: tuple[int, ...]
     starts: Mapping[str, Snapshot]
     second: Mapping[str, Snapshot]  # series -> the first whole reading after the start
@@ -164,6 +165,7 @@ class Extractor:
             exchanges=sum(not e.is_probe for e in trace.exchanges),
             envs=frozenset(e.env for e in trace.exchanges) & frozenset(self._run.envs),
             first_write=min((op.fwd for op in ops if op.effect is not Effect.NONE), default=None),
+            written=sum(op.effect is not Effect.NONE for op in ops),
             lost=tuple(failed(trace.exchanges)), starts=starts(trace.snapshots),
             second=seconds(trace.snapshots), last=last, series=tuple(series),
             missing=_count(trace, SnapshotStatus.MISSING), torn=_count(trace, SnapshotStatus.TORN),

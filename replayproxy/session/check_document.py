@@ -50,6 +50,7 @@ def document(
         "groups": check_story.groups(judgement, names),
         "snapshots": {"missing": judgement.missing, "torn": judgement.torn, "late": judgement.late},
         "exchanges": judgement.exchanges,
+        "writes": {name: judgement.writes[name] for name in names},
         "unattributed": judgement.unattributed,
         "notes": list(judgement.notes),
         **about.to_json(in_names(names), len(judgement.findings) + 1),

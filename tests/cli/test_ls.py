@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from replayproxy.core.values import Seal
 from replayproxy.storage import open_store
 from replayproxy.testing import run
 from tests.cli.conftest import Call
+from tests.cli.test_check_known import nightly
+from tests.detect.kept import keep
 
 
 def test_runs_are_listed_the_latest_last(call: Call, recorded: Path) -> None:
@@ -29,12 +33,12 @@ def test_the_episodes_of_a_run(call: Call, recorded: Path) -> None:
     for address in ("nightly", "latest"):
         told = call("ls", address)
         assert told.code == 0
-        head, columns, a, b, last = told.text.splitlines()
-        assert head.startswith("nightly   2 episodes   clean 0  suspect 0  poisoned 1  unknown 1")
-        assert head.endswith("UNATTRIBUTED 1 exchange")
-        assert " ".join(columns.split()) == "EPISODE TASK SEED ATT EXCH REWARD TOOK STATE VERDICT WHY"
-        assert " ".join(a.split()) == "a crm-7 7 1 5 1.00 40 s sealed poisoned F1 state-bleed"
-        assert " ".join(b.split()) == "b - - - 0 - - incomplete unknown"
+        head, more, columns, a, b, last = told.text.splitlines()
+        assert head == "nightly   2 episodes   clean 0  suspect 0  poisoned 1  unknown 1"
+        assert more == "  step 398   UNATTRIBUTED 1 exchange"
+        assert " ".join(columns.split()) == "EPISODE TASK SEED ATT EXCH WRITES REWARD TOOK STATE VERDICT WHY"
+        assert " ".join(a.split()) == "a crm-7 7 1 5 2 1.00 40 s sealed poisoned F1 state-bleed /items/3/id"
+        assert " ".join(b.split()) == "b - - - 0 0 - - incomplete unknown"
         assert last.endswith("next: replayproxy show nightly/EPISODE")
 
 
@@ -97,8 +101,65 @@ def test_the_seal_of_an_episode_says_how_many_exchanges_it_has(call: Call, recor
     assert seal.exchanges == call("ls", "nightly", "--json").json["episodes"][0]["exchanges"]
 
 
-def test_an_option_that_is_kept_for_later_says_so(call: Call, recorded: Path) -> None:
-    for words in (("--where", "verdict=poisoned"), ("--sort", "reward"), ("--by", "task")):
-        told = call("ls", "nightly", *words)
-        assert told.code == 2
-        assert f"{words[0]} comes with a later version" in told.err
+def test_episodes_are_filtered_sorted_and_counted_against_all(call: Call, nights: Path) -> None:
+    call("check", "nightly")
+    told = call("ls", "nightly", "--where", "verdict=poisoned meta.step>=388", "--sort", "-reward", "--json").json
+    assert told["of"] == 40
+    assert told["episodes"]
+    assert {e["verdict"] for e in told["episodes"]} == {"poisoned"}
+    assert all(e["meta"]["step"] >= 388 for e in told["episodes"])
+    assert [e["reward"] for e in told["episodes"]] == sorted((e["reward"] for e in told["episodes"]), reverse=True)
+    lines = call("ls", "nightly", "--where", "verdict=poisoned").text.splitlines()
+    assert lines[0].startswith("nightly   40 episodes   clean ")
+    assert lines[1] == "  image crm:old, crm:new   step 380-389"
+    assert all("state-bleed from crm-" in line for line in lines[3:-1])
+    assert lines[-1].startswith(f"{len(lines) - 4} of 40 episodes, checked ")
+    assert max(map(len, lines)) <= 105
+
+
+def test_a_filter_that_meets_nothing_is_no_failure(call: Call, nights: Path) -> None:
+    told = call("ls", "nightly", "--where", "reward>7")
+    assert told.code == 0
+    assert told.text.splitlines()[-1].startswith("0 of 40 episodes")
+    assert call("ls", "nightly", "--where", "reward>7", "--by", "task", "--json").json["groups"] == []
+
+
+def test_writes_are_counted_by_the_check_and_before_it_by_reading(call: Call, nights: Path) -> None:
+    before = [e["writes"] for e in call("ls", "nightly", "--json").json["episodes"]]
+    call("check", "nightly")
+    after = [e["writes"] for e in call("ls", "nightly", "--json").json["episodes"]]
+    assert before == after == [1] * 40
+
+
+def test_sums_by_a_field(call: Call, nights: Path) -> None:
+    call("check", "nightly")
+    told = call("ls", "nightly", "--by", "instance", "--json").json["groups"]
+    assert [(g["value"], g["episodes"], g["poisoned"] > 0) for g in told] == [("pod-1", 28, False), ("pod-2", 12, True)]
+    lines = call("ls", "nightly", "--by", "meta.step").text.splitlines()
+    assert lines[2].split()[0] == "META.STEP"
+    assert [line.split()[0] for line in lines[3:-1]] == [str(step) for step in range(380, 390)]
+    assert max(map(len, lines)) <= 100
+    assert call("ls", "nightly", "--by", "task", "--where", "verdict=poisoned").code == 0
+    hours = call("ls", "nightly", "--by", "hour", "--json").json["groups"]
+    assert [g["value"] for g in hours] == ["2023-11-14T22"]
+
+
+def test_a_field_or_a_place_that_cannot_be_meant_is_one_line_and_exit_2(call: Call, nights: Path) -> None:
+    for words, said in (
+        (["nightly", "--where", "rewrd<1"], "did you mean 'reward'?"),
+        (["nightly", "--sort", "luck"], "no field 'luck'"),
+        (["nightly", "--by", "meta.nope"], "no field 'meta.nope'"), (["--where", "reward<1"], "name a run"),
+        (["nightly", "--where", "reward"], "is no FIELD OP VALUE"),
+    ):  # fmt: skip
+        told = call("ls", *words)
+        assert (told.code, told.out, told.err.count("\n")) == (2, b"", 1)
+        assert said in told.err
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "nights"
+    monkeypatch.setenv("REPLAYPROXY_STORE", str(place))
+    with open_store(place, create=True) as store:
+        keep(store, nightly(), "nightly")
+    return place
