@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from replayproxy.core.values import Exchange
+
+
+def shown_at(exchange: Exchange) -> int:
+    """Not after the agent had the answer, or what came of it: an agent may leave once it has read enough."""
+    t = exchange.times
+    return next(at for at in (t.up_end, t.c_out, t.first, t.fwd, t.head) if at is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:

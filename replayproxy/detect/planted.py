@@ -10,7 +10,7 @@ from replayproxy.core import jsonvalue
 from replayproxy.core.canaries import found_in
 from replayproxy.core.canonical import View, field
 from replayproxy.core.values import Exchange, Request, Response
-from replayproxy.detect.flows import Flow, Made
+from replayproxy.detect.flows import Flow, Made, shown_at
 from replayproxy.detect.tracers import all_texts, decoded_pieces
 
 MAX_SHOWN = 100_000
@@ -61,8 +61,7 @@ class Planted:
 
     def shown(self, episode: str, exchange: Exchange, body: View) -> None:
         """What an answer shows of them; each is told once in an episode."""
-        response, end = exchange.response, exchange.times.up_end
-        if response is None or end is None or not self._may_hold(response):
+        if exchange.response is None or not self._may_hold(exchange.response):
             return
         for text, path in all_texts(body):
             for token in _canaries_in(text):
@@ -71,7 +70,7 @@ class Planted:
                     self._shown.append(
                         _Shown(
                             token=token, episode=episode, seq=exchange.seq, lane=exchange.lane,
-                            pointer=jsonvalue.pointer(*path), up_end=end,
+                            pointer=jsonvalue.pointer(*path), up_end=shown_at(exchange),
                         )
                     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import Kind, View, all_fields
 from replayproxy.core.effects import is_write
 from replayproxy.core.values import Exchange, Outcome, Run
-from replayproxy.detect.flows import Flow, Made
+from replayproxy.detect.flows import Flow, Made, shown_at
 from replayproxy.detect.planted import Planted
 from replayproxy.detect.tracers import Path, Token, in_head, key_of, of_text, tokens
 from replayproxy.detect.views import Views
@@ -149,8 +149,8 @@ class Provenance:
         if value in own.flowed or len(own.flowed) >= MAX_FLOWS:
             return
         own.flowed.add(value)
-        end = exchange.times.up_end
-        if end is None or end < made.fwd:
+        end = shown_at(exchange)
+        if end < made.fwd:
             self._common.add(value)  # read before it was made: it was there already
             return
         self.flows.append(
@@ -194,7 +194,7 @@ class Provenance:
 
     def _see(self, value: int, episode: str, exchange: Exchange, judged: bool) -> None:
         """Notes the earliest sight: what was seen before it was made is not its maker's."""
-        end = exchange.times.up_end if judged and exchange.times.up_end is not None else 0
+        end = shown_at(exchange) if judged else 0
         place = self._numbers[episode] << _SEQ_BITS | min(exchange.seq, (1 << _SEQ_BITS) - 1)
         packed = end << (_SEQ_BITS + _EPISODE_BITS) | place
         known = self._seen.get(value)

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from replayproxy.core.values import Exchange
+from replayproxy.core.values import Exchange, Outcome
 from replayproxy.detect.provenance import Flow, Provenance
 from replayproxy.detect.tracers import in_text
 from replayproxy.detect.views import Views
@@ -209,3 +210,10 @@ def test_a_token_of_a_canary_s_form_that_nobody_planted_is_an_ordinary_value() -
         ("other", 0, "e0", 1, "/t"), ("other", 0, "e1", 1, "/t"),
     ]  # fmt: skip
     assert flows([get({"t": CANARY})], [get({"t": CANARY})]) == []
+
+
+def test_an_answer_whose_reader_left_once_it_had_read_enough_counts() -> None:
+    look = get({"text": CANARY, "id": UUID})
+    left = replace(look, outcome=Outcome.CLIENT_GONE, times=replace(look.times, up_end=None))
+    assert planted(("e0", [SAID]), ("e1", [left])) == [("e0", 1, "e1", 1, "/text")]
+    assert flows([post({}, {"id": UUID})], [left]) == [("e0", 1, "e1", 1, "/id")]
