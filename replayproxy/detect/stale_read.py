@@ -18,7 +18,7 @@ from replayproxy.detect.history import ALWAYS, NO_LINE, Blind, History, Reading,
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
 from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
-from replayproxy.detect.timeline import Timeline, cell
+from replayproxy.detect.timeline import Timeline, Written, cell
 from replayproxy.detect.token_order import Token, TokenOrder
 from replayproxy.detect.tokens import Tokens
 
@@ -164,23 +164,23 @@ def _changed_by(timeline: Timeline, row: Row, shot: int) -> Op | None:
 # What is known of a cell
 
 
-def _effects(timeline: Timeline) -> dict[tuple[Row, str], list[tuple[Op, str]]]:
-    found: dict[tuple[Row, str], list[tuple[Op, str]]] = defaultdict(list)
-    for op, row, column, value, _ in timeline.effects():
-        found[row, column].append((op, value))
+def _effects(timeline: Timeline) -> dict[tuple[Row, str], list[Written]]:
+    found: dict[tuple[Row, str], list[Written]] = defaultdict(list)
+    for written in timeline.effects():
+        found[written.row, written.column].append(written)
     return found
 
 
 def _history(
     timeline: Timeline,
-    effects: dict[tuple[Row, str], list[tuple[Op, str]]],
+    effects: dict[tuple[Row, str], list[Written]],
     row: Row,
     column: str,
     sights: Sequence[Sight],
 ) -> History:
     known = effects.get((row, column), [])
-    versions = [Version(inv=op.fwd, end=op.end, value=value, ref=op) for op, value in known]
-    said = {(op.episode, op.seq) for op, _ in known}
+    versions = [Version(inv=w.inv, end=w.end, value=w.value, ref=w.by) for w in known]
+    said = {(w.by.episode, w.by.seq) for w in known if w.by is not None}
     if timeline.shows(row):
         said |= timeline.accounted
     writes = timeline.writes

@@ -46,6 +46,18 @@ class Change:
     possible: tuple[Op, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A column of a row was set to a value at some instant of [`inv`, `end`]. `by` None: one of several did it."""
+
+    row: Row
+    column: str
+    value: str
+    inv: int
+    end: int
+    by: Op | None
+
+
 class Writes:
     """Writes by time: which of them overlap an interval."""
 
@@ -119,14 +131,27 @@ class Timeline:
     def _note(self, gap: int, change: RowChange, between: list[Op], alone: Op | None, until: int) -> None:
         row = Row(change.table, change.key)
         floating = self.writes.floating_on(row, until)
+        possible = (*between, *floating)
+        explained = bool(possible) and not self._put_back(row, change, possible)
         self.changes.append(
             Change(
                 row=row, before=change.before, after=change.after, gap=gap,
-                by=alone if not floating else None, explained=bool(between or floating),
-                possible=(*between, *floating),
+                by=alone if explained and not floating else None, explained=explained, possible=possible,
             )
         )  # fmt: skip
         self._runs.setdefault(row, [(0, change.before)]).append((gap + 1, change.after))
+
+    def _put_back(self, row: Row, change: RowChange, possible: Sequence[Op]) -> bool:
+        """Whether a row went back to what it had been, and no write that ran meanwhile was about it: such a write may
+        have side effects, but those go on; what goes back is somebody's who does not pass the proxy."""
+        if change.before is None or change.after is None or any(op.touches(row, self.writes.paths) for op in possible):
+            return False
+        earlier = [content for _, content in self._runs.get(row, ())]
+        return any(
+            cell(change.after, column) != cell(change.before, column)
+            and any(cell(content, column) == cell(change.after, column) for content in earlier)
+            for column in columns(change.before, change.after)
+        )
 
     # What the state was
 
@@ -177,23 +202,35 @@ class Timeline:
     def explained(self) -> int:
         return sum(change.explained for change in self.changes)
 
-    def effects(self) -> Iterator[tuple[Op, Row, str, str, str]]:
-        """(write, row, column, value, source) of everything that a write is known to have set.
+    def effects(self) -> Iterator[Written]:
+        """Everything that was set, as far as it is known.
 
-        `source`: `snapshot` where the snapshots around a lone write show it, `answer` where only its own words do.
+        What a write says itself it set within its own interval. What only snapshots show was set by somebody between
+        the two, also where one recorded write alone ran there: that it did so is likely, and somebody who does not
+        pass the proxy may have done it before that write began. A change that no recorded write explains is left out.
         """
         for change in self.changes:
-            if change.by is None:
-                continue
-            for column in columns(change.before, change.after):
+            for column in columns(change.before, change.after) if change.explained else ():
                 after = cell(change.after, column)
-                if after != cell(change.before, column):
-                    yield change.by, change.row, column, after, "snapshot"
+                if after == cell(change.before, column):
+                    continue
+                if change.by is not None and _surely(change.by, change.row, column):
+                    yield Written(change.row, column, after, change.by.fwd, change.by.end, change.by)
+                elif not any(op.sets.get((change.row, column)) == after for op in change.possible):
+                    begun, done = self.line.begun[change.gap], self.line.done[change.gap + 1]
+                    yield Written(change.row, column, after, begun, done, change.by)
         for op in self.writes.all:
             known = (op.episode, op.seq) in self.accounted
             for (row, column), value in op.sets.items():
                 if row.of_path or not known:
-                    yield op, row, column, value, "answer"
+                    yield Written(row, column, value, op.fwd, op.end, op)
+
+
+def _surely(op: Op, row: Row, column: str) -> bool:
+    """Whether the write says that it sets the column: by its words, or because it is an action on that very row."""
+    of_it = op.place is not None and (op.place.table, op.place.key) == (row.table, row.key)
+    action = op.method not in ("PUT", "PATCH") or column == PRESENCE
+    return (row, column) in op.sets or (of_it and (action or column in op.asked))
 
 
 def columns(*rows: Any | None) -> set[str]:

@@ -167,6 +167,20 @@ def test_reads_that_miss_one_write_are_one_finding_and_another_write_is_another(
     assert [f.count for f in found] == [2, 2]
 
 
+def test_a_value_that_somebody_put_back_past_the_proxy_is_not_stale() -> None:
+    # Between the two snapshots runs an unrelated write; the state went back to "lead" before it, and the read saw that.
+    for method, path, more in (
+        ("DELETE", "/tickets/2", {"status": 204}),
+        ("POST", "/deals", {"status": 201, "body": {"id": "D-9", "stage": "x"}, "sent": {"stage": "x"}}),
+        ("PATCH", "/deals/D-1", {"body": {"id": "D-1", "owner": "ada"}, "sent": {"owner": "ada"}}),
+    ):
+        other = exchange(method, path, at_ms=40, **more)
+        found = told([get(10), patch(), get(30), other, get(50)], [(0, OLD), (22, NEW), (42, OLD)])
+        assert [grade for _, _, grade in found if grade == "proven"] == [], (method, path)
+    later = exchange("DELETE", "/tickets/2", status=204, at_ms=40)
+    assert told([get(10), patch(), get(30), later], [(0, OLD), (22, NEW), (42, NEW)]) == STALE
+
+
 def test_changes_that_no_recorded_write_explains_lower_the_grade() -> None:
     hidden = deals(D_1="won", D_2="someone else's")
     assert told([get(10), patch(), get(30)], [(0, OLD), (22, NEW), (40, hidden)]) == [

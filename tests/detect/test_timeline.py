@@ -40,7 +40,7 @@ def test_a_lone_write_between_two_snapshots_did_all_that_changed_and_nothing_els
     assert (change.row, change.explained) == (Row("deals", "a"), True)
     assert change.by is not None
     assert line.accounted == {("e", 1)}
-    assert [(row.key, column, value) for _, row, column, value, _ in line.effects()] == [("a", "stage", "'won")]
+    assert [(w.row.key, w.column, w.value) for w in line.effects()] == [("a", "stage", "'won")]
     assert (line.explained, len(line.changes)) == (1, 1)
 
 
