@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": ("explain", "What would a replay answer to this request?"),
     "redrive": ("redrive", "Send the recorded requests to a live environment."),
     "reproduce": ("reproduce", "Show a finding again on a live environment."),
+    "race": ("race", "Release two requests together, and see what no order explains."),
     "diff": ("diff", "Compare two episodes, or two runs."),
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
     "mask": ("mask", "Mark, or drop, the rollouts of poisoned episodes."),
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["race", "blame", "grep", "annotate", "gc", "merge"]
+    ["blame", "grep", "annotate", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 

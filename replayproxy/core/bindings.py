@@ -177,6 +177,28 @@ def flows(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> d
     ordered = sorted(exchanges, key=sent_at)
     if all(a.lane == b.lane and seen_at(a) < b.times.head for a, b in pairwise(ordered)):
         return {}  # each waits for the one before anyway
+    return _drawn(ordered, own, lambda _: frozenset())
+
+
+def drawn_from(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> dict[int, set[int]]:
+    """As `flows`, of exchanges that waited for one another too, and only of names that the answer's own request had
+    not said: a name that is only repeated is nobody's gift."""
+    return _drawn(sorted(exchanges, key=sent_at), own, _said)
+
+
+def _said(exchange: Exchange) -> frozenset[str]:
+    found: set[str] = set()
+
+    def note(_place: str, _scopes: Sequence[Scope], text: str) -> None:
+        found.add(text)
+
+    rewrite(exchange.request, exchange.env, note)
+    return frozenset(found)
+
+
+def _drawn(
+    ordered: Sequence[Exchange], own: frozenset[str], said: Callable[[Exchange], frozenset[str]]
+) -> dict[int, set[int]]:
     first: dict[tuple[Scope, str], Exchange] = {}
     found: dict[int, set[int]] = {}
     coming: list[Exchange] = []
@@ -184,9 +206,9 @@ def flows(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> d
         begun = sent_at(exchange)
         for source in coming:
             if ended_at(source) < begun:
-                _produced(source, first, own, None)
+                _produced(source, first, own, None, said(source))
             elif size := given_by(source, begun):
-                _produced(source, first, own, size)
+                _produced(source, first, own, size, said(source))
         coming = [source for source in coming if ended_at(source) >= begun]
         _consumed(exchange, first, found.setdefault(exchange.seq, set()))
         if exchange.response is not None:
@@ -195,9 +217,10 @@ def flows(exchanges: Iterable[Exchange], own: frozenset[str] = frozenset()) -> d
 
 
 def _produced(
-    exchange: Exchange, first: dict[tuple[Scope, str], Exchange], own: frozenset[str], size: int | None
-) -> None:
-    """Notes the names that an answer gives; `size`: those in the first bytes of its body."""
+    exchange: Exchange, first: dict[tuple[Scope, str], Exchange], own: frozenset[str], size: int | None,
+    known: frozenset[str],
+) -> None:  # fmt: skip
+    """Notes the names that an answer gives, but for those `known`; `size`: those in the first bytes of its body."""
     response = exchange.response
     assert response is not None
     if size is not None and response.body is not None and response.body.inline is not None:
@@ -205,7 +228,7 @@ def _produced(
     source = Source(request=exchange.request, response=response, own=own)
     for pair in pairs(exchange.env, source, source):
         slot = (pair.scope, pair.recorded)
-        if pair.newest or slot not in first:
+        if (pair.newest or slot not in first) and pair.recorded not in known:
             first[slot] = exchange
 
 

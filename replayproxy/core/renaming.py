@@ -135,7 +135,7 @@ class Identifiers:
 
 def table_noun(table: str) -> str:
     """What a row of a table is: `helpdesk.tickets` holds a `ticket`."""
-    return singular(re.split(r"[./]", table)[-1])
+    return singular(re.split(r"[./:]", table.rstrip(":"))[-1])
 
 
 def row_id(key: str) -> str:

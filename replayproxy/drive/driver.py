@@ -42,6 +42,11 @@ class Target:
     base: tuple[str, str] | None = None
     keep_host: bool = False
 
+    @property
+    def host(self) -> bytes | None:
+        """What Host says; None: as recorded."""
+        return None if self.keep_host else self.origin.authority.encode()
+
 
 @dataclass(slots=True)
 class Drive:
@@ -118,8 +123,8 @@ class Driver:
     async def _send(self, step: Step, recorded: Exchange) -> None:
         target = self._targets[recorded.env]
         await self._drawn(step)
-        request = self._request(recorded, target)
-        host = None if target.keep_host else target.origin.authority.encode()
+        request = aimed(recorded, target, self._bindings)
+        host = target.host
         self._sent[step.seq] = request
         order = self._order()
         self.drive.running[step.seq] = order
@@ -140,7 +145,7 @@ class Driver:
             answer = replace(answer, outcome=recorded.outcome, left=True)
         elif answer.outcome is Outcome.CLIENT_GONE and recorded.response is None:
             answer = replace(answer, outcome=recorded.outcome)
-        live = _live(recorded, request, host, answer, order, wall, target.origin)
+        live = live_exchange(recorded, request, host, answer, order, wall, target.origin)
         self.drive.live[step.seq] = live
         del self.drive.running[step.seq], self._bodies[step.seq]
         self._bindings.learn(recorded, request, live.response)
@@ -170,18 +175,6 @@ class Driver:
         """Arrival keys are instants, and no two are equal."""
         self._last_order = max(time.monotonic_ns(), self._last_order + 1)
         return self._last_order
-
-    def _request(self, recorded: Exchange, target: Target) -> Request:
-        request = self._bindings.apply(recorded)
-        if target.base is not None:
-            old, new = (part.encode() for part in target.base)
-            if request.target == old or request.target.startswith((old + b"/", old + b"?")):
-                request = replace(request, target=(new + request.target[len(old) :]) or b"/")
-                self._bindings.substitutions.append(
-                    Substitution(recorded=target.base[0], live=target.base[1], producer=None, consumer=recorded.seq,
-                                 place="target", kind="authority")
-                )  # fmt: skip
-        return request
 
     async def _leave(self, step: Step, recorded: Exchange, body: Collector) -> None:
         """Returns when the agent would have left: what it waited for has ended, and it has seen what it saw."""
@@ -222,9 +215,24 @@ def _took(recorded: Exchange) -> float:
     return 0.0 if ended >= NEVER else (ended - sent_at(recorded)) / 1e9
 
 
-def _live(
+def aimed(recorded: Exchange, target: Target, bindings: Bindings) -> Request:
+    """The recorded request as it goes to the target: with the names that hold there, under the path it has there."""
+    request = bindings.apply(recorded)
+    if target.base is not None:
+        old, new = (part.encode() for part in target.base)
+        if request.target == old or request.target.startswith((old + b"/", old + b"?")):
+            request = replace(request, target=(new + request.target[len(old) :]) or b"/")
+            bindings.substitutions.append(
+                Substitution(recorded=target.base[0], live=target.base[1], producer=None, consumer=recorded.seq,
+                             place="target", kind="authority")
+            )  # fmt: skip
+    return request
+
+
+def live_exchange(
     recorded: Exchange, request: Request, host: bytes | None, answer: Answer, order: int, wall: int, origin: Origin
 ) -> Exchange:
+    """What was sent for a recorded exchange and what came of it, under the recorded number."""
     return Exchange(
         seq=recorded.seq,
         order=(order, 0),

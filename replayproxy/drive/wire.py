@@ -48,6 +48,15 @@ type Leave = Callable[[Collector], Awaitable[None]]
 """Returns when the answer is to be closed from our side; it is given what comes, to look at how much there is."""
 
 
+class Gate:
+    """Keeps the last byte of a message back: all else has been written when `ready` is set, and the last byte follows
+    when `open` is."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.open = asyncio.Event()
+
+
 class Connection:
     """An open connection. `since`: when it was last used."""
 
@@ -128,12 +137,13 @@ class Lines:
 
 
 class Reading:
-    """One message written and its answer read."""
+    """One message written and its answer read. With a `gate` the message is on its way when its last byte goes."""
 
-    def __init__(self, connection: Connection, message: Message, body: Collector) -> None:
+    def __init__(self, connection: Connection, message: Message, body: Collector, gate: Gate | None = None) -> None:
         self._connection = connection
         self._message = message
         self._body = body
+        self._gate = gate
         self._h11 = _reader_for(message)
         self._head: h11.Response | None = None
         self._informational: list[tuple[int, Fields]] = []
@@ -169,11 +179,20 @@ class Reading:
         try:
             body = self._message.body()
             piece: bytes | None = self._message.head + next(body, b"")
+            last = b""
             while piece is not None:
+                if self._gate is not None and piece:
+                    piece, last = last + piece[:-1], piece[-1:]
                 writer.write(piece)
                 await writer.drain()
                 # Pieces of a large body come from the store; the loop must go on reading meanwhile.
                 piece = await asyncio.to_thread(next, body, None) if self._message.apart else next(body, None)
+            if self._gate is not None:
+                self._gate.ready.set()
+                await self._gate.open.wait()
+                self._fwd = time.monotonic_ns()
+                writer.write(last)
+                await writer.drain()
         except OSError:
             return False
         except Exception as fault:

@@ -226,6 +226,14 @@ class States:
                 )  # fmt: skip
         return taken
 
+    async def now(self, when: str) -> dict[str, Snapshot]:
+        """Every state as it is now, by the snapshot's name. CannotJudge when one cannot be read."""
+        taken = {name: await self._capture.take(name, when=when, n=0, mode="free") for name in self._loaded}
+        for name, shot in taken.items():
+            if shot.status is not SnapshotStatus.TAKEN:
+                raise CannotJudge(f"snapshot {name} cannot be read now: {shot.reason or shot.status}")
+        return taken
+
     def begin(self) -> None:
         """A repetition begins: its snapshots count from 0."""
         self._numbers = 0
