@@ -215,6 +215,8 @@ def _why(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"note    the right start is not known for {where} -> --reference {safe(told['run'])}/EPISODE"
     for note in told["notes"]:
         yield f"note    {safe(note)}"
+    if annotated := told.get("annotated"):
+        yield f"note    {count(annotated, 'episode')} annotated later: rewards and tasks are those said then"
     snapshots = told["snapshots"]
     if any(snapshots.values()):
         told_of = ", ".join(f"{number:,} {what}" for what, number in snapshots.items() if number)

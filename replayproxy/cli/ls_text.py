@@ -71,6 +71,8 @@ def _head(found: Listing) -> list[str]:
     more = _circumstances(found.episodes)
     if found.unattributed:
         more.append(f"UNATTRIBUTED {count(found.unattributed, 'exchange')}")
+    if annotated := sum(bool(line.episode.annotated) for line in found.episodes):
+        more.append(f"annotated {annotated:,}")
     together = "   ".join([head, *more])
     return [together] if len(together) <= WIDTH else [head, "  " + "   ".join(more)]
 

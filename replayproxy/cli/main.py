@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": ("diff", "Compare two episodes, or two runs."),
     "check": ("check", "Judge a recording: findings, verdicts, failure rate."),
     "mask": ("mask", "Mark, or drop, the rollouts of poisoned episodes."),
+    "annotate": ("annotate", "Say rewards and more of episodes, from a file of rollouts."),
     "ls": ("ls", "List runs, or the episodes of a run."),
     "show": ("show", "Show an episode, an exchange, a snapshot or a finding."),
     "export": ("export", "Write recordings as HAR, flow file or archive."),
@@ -43,7 +44,7 @@ COMMANDS = {
 }
 
 LATER = frozenset(
-    ["blame", "grep", "annotate", "gc", "merge"]
+    ["blame", "grep", "gc", "merge"]
 )  # names that are kept, so that nobody's script gives them another meaning
 
 

@@ -19,11 +19,12 @@ from replayproxy.session.check import Progress
 from replayproxy.session.config import Config, discover
 from replayproxy.session.look import Found, Stores
 from replayproxy.session.mask import Demands, How, words
-from replayproxy.session.mask_file import beside, heads, mask_file, ready
+from replayproxy.session.mask_file import beside, mask_file, ready
 from replayproxy.session.mask_list import mask_list
 from replayproxy.session.mask_verdicts import Terms, Verdicts, verdicts
 from replayproxy.session.rollouts_join import Join, Pair, pairs
 from replayproxy.session.rollouts_out import STDOUT
+from replayproxy.session.rollouts_read import rollouts_of
 from replayproxy.session.rollouts_shapes import choose
 from replayproxy.session.silences import silences
 
@@ -94,8 +95,9 @@ def _joined(on: tuple[Pair, ...], rollouts: Path, opened: Stores, named: Found) 
     """How the lines are joined, and where their reward is: as said, else as the framework is known to name them."""
     if on:
         return on, "reward"
-    chosen = choose(heads(rollouts), named.reader.episodes(named.resolved.run))
-    told = f"joined by {' '.join(f'--on {pair}' for pair in chosen.on)}: {rollouts} looks like {chosen.shape.name}"
+    documents = (document for _, document in rollouts_of(rollouts))
+    chosen = choose(documents, named.reader.episodes(named.resolved.run))
+    told = f"joined by {chosen}: {rollouts} looks like {chosen.shape.name}"
     click.echo(f"replayproxy: {safe(told)}", err=True)
     return chosen.on, chosen.shape.reward
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from replayproxy.cli.common import count, safe
-from replayproxy.cli.moments import duration
+from replayproxy.cli.moments import duration, moment
 from replayproxy.cli.show_talk import talk_summary
 from replayproxy.core import jsonvalue
+from replayproxy.core.annotation import value_of
 from replayproxy.core.identity import CONTRADICTION
 from replayproxy.core.values import UNATTRIBUTED, Outcome, Row, RowChange, Snapshot, SnapshotStatus
 from replayproxy.session.portrait import Change, Line, Portrait, differing, snapshot_json
@@ -21,6 +22,7 @@ def episode_text(seen: Portrait, *, all_changes: bool) -> Iterator[str]:
     """Streams, however long the episode is. `all_changes`: every row that a snapshot shows changed, not the first."""
     yield _head(seen)
     yield from _aliases(seen)
+    yield from _annotated(seen)
     yield from (f"fault  {safe(fault)}" for fault in seen.episode.faults)
     yield from _shots(seen, "start", "before-restore")
     yield f"{'#':>4}  {'LANE':<8} {'AT':>7}  {'REQUEST':<{TARGET_WIDTH + 12}} ANSWER       STATE"
@@ -61,6 +63,18 @@ def _aliases(seen: Portrait) -> Iterator[str]:
     named = ", ".join(f"{safe(space)} {_cut(safe(value), 40)}" for space, value in aliases[:ALIASES_SHOWN])
     more = len(aliases) - ALIASES_SHOWN
     yield f"alias  {named}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def _annotated(seen: Portrait) -> Iterator[str]:
+    """What was said of the episode after it was sealed, with what the recording was told."""
+    annotated = seen.episode.annotated
+    for name, told in annotated.get("said", {}).items():
+        now = value_of(seen.episode, name)
+        recorded = "nothing" if told is None else _cut(safe(str(told)), VALUE_WIDTH)
+        yield (
+            f"annotated  {safe(name)} {_cut(safe(str(now)), VALUE_WIDTH)}, recorded: {recorded}"
+            f"   from {safe(str(annotated.get('source', '')))}, {moment(int(annotated.get('wall', 0)))}"
+        )
 
 
 def _shots(seen: Portrait, *when: str) -> Iterator[str]:
@@ -159,6 +173,7 @@ def episode_json(seen: Portrait) -> dict[str, Any]:
         "ended_by": e.ended_by, "reward": e.reward, "outcome": e.outcome, "faults": list(e.faults),
         "declared": e.declared, "escaping_links": e.escaping_links, "opened_wall": e.opened_wall,
         "verdict": seen.verdict, "findings": list(seen.findings), "aliases": [list(one) for one in e.aliases],
+        "annotated": dict(e.annotated) or None,
         "snapshots": [snapshot_json(seen.run, e, shot) for shot in seen.snapshots],
         "exchanges": [line_json(line) for line in seen.lines],
     }  # fmt: skip

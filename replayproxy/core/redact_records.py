@@ -6,8 +6,11 @@ config's rules are kept whole: they name places, and must apply in replay as the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from replayproxy.core.annotation import META
 from replayproxy.core.known import Known
 from replayproxy.core.redact import Redactor
 from replayproxy.core.values import EnvWiring, Episode, Event, Run, Snapshot
@@ -47,7 +50,21 @@ def clean_episode(redactor: Redactor, episode: Episode, known: Known | None = No
         envs={name: redactor.text(url, known) for name, url in episode.envs.items()},
         outcome=episode.outcome and redactor.text(episode.outcome, known),
         faults=tuple(redactor.text(fault, known) for fault in episode.faults),
+        annotated=_annotated(redactor, episode.annotated, known),
     )
+
+
+def _annotated(redactor: Redactor, annotated: Mapping[str, Any], known: Known | None) -> Mapping[str, Any]:
+    """What an annotation keeps of a member that it changed is as secret as the member."""
+    if "said" not in annotated:
+        return annotated
+    said = dict(annotated["said"])
+    if isinstance(said.get("outcome"), str):
+        said["outcome"] = redactor.text(said["outcome"], known)
+    # A name like `api_key` tells, and `meta.api_key` is none.
+    meta = {name.removeprefix(META): value for name, value in said.items() if name.startswith(META)}
+    cleaned = redactor.value(meta, known)
+    return {**annotated, "said": {**said, **{META + name: value for name, value in cleaned.items()}}}
 
 
 def clean_event(redactor: Redactor, event: Event, known: Known | None = None) -> Event:

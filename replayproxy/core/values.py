@@ -224,7 +224,8 @@ class Episode:
     `state` as read: an episode whose recorder died without a seal, or that carries a fault, is INCOMPLETE.
     `faults`: why evidence is missing (a recorder fault, a full queue). `declared`: opened by the control API or
     `--episode`, not by a first request. `ended_by`: end, idle or stop. `aliases`: the ids that rules found for it
-    (space of the rule, value; of a secret its token).
+    (space of the rule, value; of a secret its token). `annotated`: what was changed after the seal (`core.annotation`):
+    `said` (member -> what the recording was told), `source` and `wall` of the last change; empty: nothing was.
     """
 
     key: int
@@ -250,6 +251,7 @@ class Episode:
     escaping_links: int = 0
     seal: Seal | None = None
     aliases: tuple[tuple[str, str], ...] = ()
+    annotated: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ def document(
         "exchanges": judgement.exchanges,
         "writes": {name: judgement.writes[name] for name in names},
         "unattributed": judgement.unattributed,
+        "annotated": sum(bool(judgement.episodes[name].annotated) for name in names),
         "notes": list(judgement.notes),
         **about.to_json(in_names(names), len(judgement.findings) + 1),
         "why": reasons(judgement, demands, only, about),

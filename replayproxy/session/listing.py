@@ -94,6 +94,7 @@ class EpisodeLine:
             "took_ns": self.took_ns,
             "faults": list(e.faults),
             "aliases": [list(one) for one in e.aliases],
+            "annotated": dict(e.annotated) or None,
             "why": self.why,
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from replayproxy.errors import WrongUsage
@@ -10,7 +9,7 @@ from replayproxy.session import rollouts_parquet
 from replayproxy.session.mask import Demands, Masked, Progress, mask_lines
 from replayproxy.session.mask_table import mask_table
 from replayproxy.session.mask_verdicts import Verdicts
-from replayproxy.session.rollouts import Document, lines, opened
+from replayproxy.session.rollouts import opened
 from replayproxy.session.rollouts_join import Join
 from replayproxy.session.rollouts_out import WholeFile
 
@@ -32,17 +31,6 @@ def ready(source: Path, out: Path) -> None:
         raise WrongUsage(f"{source} is no Parquet and {out} is to be", hint="--out NAME.jsonl")
     with WholeFile(out):
         pass
-
-
-def heads(source: Path) -> Iterator[Document]:
-    """The rollouts of a file, from the first on."""
-    if rollouts_parquet.is_parquet(source):
-        yield from rollouts_parquet.head(source)
-        return
-    with opened(source) as file:
-        for line in lines(file, str(source)):
-            if line.document is not None:
-                yield line.document
 
 
 def mask_file(

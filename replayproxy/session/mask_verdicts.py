@@ -76,6 +76,8 @@ def why_again(
     unended = {*document.get("open", ())}
     if changed := [one for one in episodes if (one.ended_wall or 0) > wall or _ended(one, unended)]:
         return f"{len(changed):,} of its episodes ended after the last check"
+    if said := [one for one in episodes if int(one.annotated.get("wall", 0)) > wall]:
+        return f"{len(said):,} of its episodes were annotated after the last check"
     if any(int(one.get("wall", 0)) > wall for one in trials):
         return "a finding was tried again after the last check"
     if terms.silences is not None and _other_silences(document, terms.silences, terms.today):

@@ -116,6 +116,7 @@ def _about(run: Run, episode: Episode) -> dict[str, Any]:
     return {
         "run": run.name, "episode": episode.name, **facts, "aliases": aliases, "meta": dict(episode.meta),
         "state": episode.state.value, "envs": envs, "secrets": run.config.get("secrets"),
+        **({"annotated": dict(episode.annotated)} if episode.annotated else {}),
     }  # fmt: skip
 
 

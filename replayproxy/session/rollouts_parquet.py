@@ -73,13 +73,6 @@ def documents(table: Any, names: Sequence[str]) -> list[Document]:
     return found or [{} for _ in range(table.num_rows)]
 
 
-def head(path: Path) -> Iterator[Document]:
-    """Rows, whole, from the first on."""
-    with table_file(path) as file:
-        for batch in file.iter_batches(batch_size=64):
-            yield from batch.to_pylist()
-
-
 class TableOut:
     """Writes tables of a file with columns added, in the place of those of the same name, or last. What the schema says
     beside the columns (its metadata) stays."""

@@ -86,6 +86,9 @@ class Chosen:
     shape: Shape
     on: tuple[Pair, ...]
 
+    def __str__(self) -> str:
+        return " ".join(f"--on {pair}" for pair in self.on)
+
 
 def shapes_of(head: Sequence[Document]) -> list[Shape]:
     """The shapes that every rollout looked at has."""
@@ -96,8 +99,9 @@ def _has(document: Document, names: Iterable[str]) -> bool:
     return all(field(name)(document) is not MISSING for name in names)
 
 
-def choose(documents: Iterable[Document], episodes: Sequence[Episode]) -> Chosen:
-    """The one way to join. Raises WrongUsage where there is none, or two that disagree."""
+def choose(documents: Iterable[Document], episodes: Sequence[Episode], *, by_reward: bool = True) -> Chosen:
+    """The one way to join. `by_reward`: rewards that contradict speak against a way. Raises WrongUsage where there is
+    none, or two that disagree."""
     head = list(islice(documents, LOOKED_AT))
     if not head:
         raise WrongUsage("the file holds no rollout", hint="--on LINE_FIELD=EPISODE_FIELD")
@@ -105,7 +109,7 @@ def choose(documents: Iterable[Document], episodes: Sequence[Episode]) -> Chosen
     fitting: list[tuple[Chosen, list[str]]] = []
     for shape, texts in tried:
         on = pairs(texts)
-        names = _joined(head, Join(on, episodes), shape.reward)
+        names = _joined(head, Join(on, episodes), shape.reward if by_reward else None)
         if names is not None:
             fitting.append((Chosen(shape=shape, on=on), names))
     if not fitting:
@@ -114,18 +118,18 @@ def choose(documents: Iterable[Document], episodes: Sequence[Episode]) -> Chosen
     other = next((one for one, theirs in fitting if theirs != names), None)
     if other is not None:
         raise WrongUsage(
-            f"two ways to join lead to different episodes: {_shown(chosen.on)}, or {_shown(other.on)}",
+            f"two ways to join lead to different episodes: {chosen}, or {other}",
             hint="say which by --on",
         )
     return chosen
 
 
-def _joined(head: Sequence[Document], join: Join, reward: str) -> list[str] | None:
+def _joined(head: Sequence[Document], join: Join, reward: str | None) -> list[str] | None:
     """The episode of each; None where one has none, or several, or another reward than its episode."""
-    names, reward_of = [], field(reward)
+    names, reward_of = [], field(reward) if reward is not None else None
     for document in head:
         found = join.match(document).episodes
-        if len(found) != 1 or contradict(reward_of(document), found[0].reward):
+        if len(found) != 1 or (reward_of is not None and contradict(reward_of(document), found[0].reward)):
             return None
         names.append(found[0].name)
     return names
@@ -143,7 +147,3 @@ def _why_none(tried: Sequence[tuple[Shape, tuple[str, ...]]]) -> str:
         return "how these rollouts name their episodes is not known"
     named = ", ".join(dict.fromkeys(shape.name for shape, _ in tried))
     return f"it looks like {named}, but by none of {len(tried)} ways has each rollout exactly one episode"
-
-
-def _shown(on: Sequence[Pair]) -> str:
-    return " ".join(f"--on {pair}" for pair in on)

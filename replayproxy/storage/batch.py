@@ -5,7 +5,7 @@ Every step may be applied again after a failed commit and then has the same effe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -107,6 +107,12 @@ class Batch:
             Step(apply=lambda txn: update_episode(txn, dbs, episode, seal=seal), episode=where, future=future)
         )
 
+    def annotate(self, run_key: int, change: Callable[[Episode], Episode], keys: Iterable[int],
+                 future: Future[Any]) -> None:  # fmt: skip
+        dbs, listed = self.env.dbs, tuple(keys)
+        self.durable = True
+        self.steps.append(Step(apply=lambda txn: annotate(txn, dbs, run_key, listed, change), future=future))
+
     def remove(self, run_key: int, key: int | None, wall: int) -> None:
         dbs = self.env.dbs
         self.steps.append(Step(apply=lambda txn: remove(txn, dbs, run_key, key, wall)))
@@ -181,6 +187,28 @@ def put_trial(txn: Any, dbs: dict[str, Any], run_key: int, wall: int, record: by
             return
         last = int.from_bytes(key[16:], "big")
     txn.put(trial_key(run_key, wall, last + 1), record, db=dbs["trials"])
+
+
+def annotate(
+    txn: Any, dbs: dict[str, Any], run_key: int, keys: Iterable[int], change: Callable[[Episode], Episode]
+) -> int:
+    """Writes what `change` makes of these episodes; how many it changed. Every record is read and encoded before the
+    first is written: when one cannot be, none is."""
+    written = []
+    for key in keys:
+        where = episode_key(run_key, key)
+        raw = txn.get(where, db=dbs["episodes"])
+        if raw is None or txn.get(where, db=dbs["removed"]) is not None:
+            raise LookupError(f"no episode {key} in run {run_key}")
+        stored, session = cold.decode_episode(raw)
+        if stored.seal is None:
+            raise LookupError(f"episode {stored.name} is not sealed")
+        changed = change(stored)
+        if changed != stored:
+            written.append((where, cold.encode_episode(changed, session)))
+    for where, record in written:
+        txn.put(where, record, db=dbs["episodes"])
+    return len(written)
 
 
 def add_fault(txn: Any, dbs: dict[str, Any], run_key: int, key: int, reason: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -134,6 +134,19 @@ class Writer:
 
     def _clean(self, episode: Episode, known: Known | None) -> Episode:
         return clean_episode(self.redactor, episode, known)
+
+    def annotate(self, run_key: int, keys: Iterable[int], change: Callable[[Episode], Episode]) -> Future[int]:
+        """What `change` makes of these sealed episodes, all in one transaction or none; resolves to how many it
+        changed. An episode that is removed, or not sealed, is a LookupError, and nothing is written."""
+        future: Future[int] = Future()
+
+        def cleaned(stored: Episode) -> Episode:
+            made = self._clean(change(stored), None)
+            # A secret is stored by its token: said again it differs from what is stored until it is cleaned.
+            return stored if replace(made, annotated=stored.annotated) == stored else made
+
+        self._queue.put(Work(lambda batch: batch.annotate(run_key, cleaned, keys, future), future=future, urgent=True))
+        return future
 
     def remove(self, run_key: int, episode_key: int | None = None) -> None:
         """Marks: no longer listed, the name free again; the records stay."""
