@@ -33,6 +33,8 @@ COMMANDS = {
     "annotate": ("annotate", "Say rewards and more of episodes, from a file of rollouts."),
     "ls": ("ls", "List runs, or the episodes of a run."),
     "show": ("show", "Show an episode, an exchange, a snapshot or a finding."),
+    "blame": ("blame", "Who last wrote this value, across episodes."),
+    "grep": ("grep", "Where a text stands: requests, answers, states."),
     "export": ("export", "Write recordings as HAR, flow file or archive."),
     "import": ("import_", "Take in an archive, a HAR or a flow file."),
     "rm": ("rm", "Mark runs or episodes as removed."),
@@ -43,9 +45,7 @@ COMMANDS = {
     "client": ("client", "Print the one-file client."),
 }
 
-LATER = frozenset(
-    ["blame", "grep", "gc", "merge"]
-)  # names that are kept, so that nobody's script gives them another meaning
+LATER = frozenset(["gc", "merge"])  # names that are kept, so that nobody's script gives them another meaning
 
 
 class LazyGroup(click.Group):
