@@ -9,15 +9,15 @@ from replayproxy.detect.finding import Blame, Finding, Grade, Kind, plain, secon
 from replayproxy.detect.lost_write import Lost
 from replayproxy.detect.ops import ABSENT, NO_VALUE, PRESENCE, PRESENT, Op
 from replayproxy.detect.race_findings import Told, interval, pointer
+from replayproxy.detect.timeline import Timeline
 
 
-def lost_write(told: Told, lost: Lost) -> Finding:
+def lost_write(told: Told, timeline: Timeline, lost: Lost) -> Finding:
     """The finding on the episode whose write is gone; the caller knows that the column is what answers say."""
     op, column = lost.op, lost.columns[0]
     doubt = told.covered()
     if not doubt and not lost.overlap:
         doubt = "a job of the environment's own may have put the old value back"
-    timeline = told.timeline
     before, after = (_spelled(timeline.row_at(lost.row, index), column) for index in (lost.before, lost.after))
     wrote = PRESENT if lost.value == PRESENT else ABSENT if lost.value == ABSENT else _wrote(op, column)
     witnesses = [told.witness(op, "write", jsonvalue.pointer(column) if column else "", wrote)]
@@ -30,7 +30,7 @@ def lost_write(told: Told, lost: Lost) -> Finding:
         blame_reason="it had acknowledged the write",
         run=told.run, episode=told.episode, lane=op.lane, pointer=pointer(lost.row, column),
         values=(plain(wrote), plain(after)), exchanges=tuple(witnesses),
-        snapshots=told.shots([lost.before, lost.after]),
+        snapshots=told.at([lost.before, lost.after]),
         assumptions=(
             "a write takes effect within the time between its request and its answer",
             "a PATCH sets the members that it names and no others", told.assumed(),

@@ -119,13 +119,12 @@ def may_set(timeline: Timeline, op: Op, row: Row, column: str) -> bool:
         return any(change.by is op and change.row == row for change in timeline.changes)
     if op.is_reset or op.place is None or any(row == other and c == column for other, c in op.sets):
         return True
-    if op.place.table == row.table and not op.place.rest:
-        if op.place.key is None:
-            return any(other == row for other, _ in op.sets) or op.method != "POST" or not op.ok
-        if op.place.key != row.key:
-            return False
-        return not (op.method == "PATCH" and op.asked and column != PRESENCE and column not in op.asked)
-    return row in op.about or op.place.table == row.table or mentions(op.asked, row)
+    if op.place.table != row.table or op.place.key not in (None, row.key):
+        return row in op.about or mentions(op.asked, row)
+    if op.place.key is None:
+        return op.method != "POST" or not op.ok or any(other == row for other, _ in op.sets)
+    words = op.method == "PATCH" and op.asked and not op.place.rest
+    return not (words and column != PRESENCE and column not in op.asked)
 
 
 def _rival(other: Op, op: Op, row: Row, column: str) -> bool:

@@ -1,35 +1,36 @@
-"""Races: what was granted to two, what was acknowledged and then lost, in what overlapped.
+"""Races: what was granted to two, what was acknowledged and then lost, what was answered and not so.
 
 Looks at one state of one episode with the writes of every lane and episode beside it. A finding falls on the episode
 whose exchange was wronged, the later of the two, and names both. What only the whole run can tell, whether the
-environment refuses a second claim, is asked at the end.
+environment refuses a second claim and what an action adds, is asked at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from replayproxy.detect.finding import Finding, Kind
+from replayproxy.detect.lost_addition import Steps, Window, missing, windows
+from replayproxy.detect.lost_condition import ignored
 from replayproxy.detect.lost_findings import lost_write
-from replayproxy.detect.lost_write import Kept, Lost, look
+from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read
+from replayproxy.detect.lost_write import Kept, look
 from replayproxy.detect.ops import Op
-from replayproxy.detect.race_capacity import Fulls, Over
-from replayproxy.detect.race_capacity import over_capacity as over_capacity_in
-from replayproxy.detect.race_claims import Refusals, claims
+from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
+from replayproxy.detect.race_answers import applied_twice, phantoms, refused_but_done
+from replayproxy.detect.race_capacity import Fulls, Over, over_capacity
+from replayproxy.detect.race_claims import Claims, Refusals, claims
 from replayproxy.detect.race_double import Double, doubles
-from replayproxy.detect.race_findings import Told, double_claim, over_capacity, settled, settled_over
+from replayproxy.detect.race_findings import Told, double_claim, settled, settled_over, too_many
 from replayproxy.detect.race_names import is_holder
+from replayproxy.detect.race_row import Crossed, came_through, crossed
 from replayproxy.detect.timeline import Timeline
 
 ALONE = "one lane only"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A finding that waits for the end of the run. `settle`: what it is then; None: nothing."""
-
-    settle: Callable[[], Finding | None]
+type Settle = Callable[[], Finding | None]
+"""What a candidate is, once the whole run is known; None: nothing."""
 
 
 class Races:
@@ -39,66 +40,120 @@ class Races:
         self._run = run
         self._refusals = Refusals()
         self._fulls = Fulls()
-        self._candidates: list[_Candidate] = []
+        self._steps = Steps()
         self._kept: set[Kept] = set()
+        self._conditions: set[str] = set()  # environments that refused a write for the version it demanded
+        self._candidates: list[Settle] = []
+        self._pairs: list[tuple[Settle, frozenset[tuple[str, int]]]] = []  # of writes that a lost one may explain
         self.why: dict[Kind, dict[str, str]] = {Kind.RACE: {}, Kind.LOST_UPDATE: {}}
 
     def look(self, episode: str, timeline: Timeline, own: Sequence[Op]) -> None:
         """Judges one state of one episode, whose operations are `own`. Linear for an episode that ran alone."""
         lanes = {(op.episode, op.lane) for op in own} | {(op.episode, op.lane) for op in timeline.writes.all}
-        told = Told(run=self._run, episode=episode, timeline=timeline, lanes=len(lanes))
-        held = claims(timeline, timeline.writes.all)
+        told = Told(
+            run=self._run, episode=episode, lanes=len(lanes), shots=timeline.shots, changes=len(timeline.changes),
+            explained=timeline.explained,
+        )  # fmt: skip
+        why, compared = _why_not(timeline, own, len(lanes)), 0
+        if timeline.shots and not timeline.too_much:
+            alone = len(lanes) < 2
+            held = {} if alone and not any(op.refused for op in own) else claims(timeline, timeline.writes.all)
+            self._learn(timeline, own, held)
+            compared = self._alone(told, timeline, own)
+            if not alone:
+                self._beside(told, timeline, own, held)
+        self._cover(Kind.RACE, episode, why)
+        self._cover(Kind.LOST_UPDATE, episode, why or ("" if compared else "no snapshot shows what a write had set"))
+
+    def _learn(self, timeline: Timeline, own: Sequence[Op], held: Claims) -> None:
         self._refusals.note(timeline, own, held)
         self._fulls.note(timeline, own)
+        self._steps.note(timeline)
+        self._conditions |= {op.env for op in own if op.status == 412 or (op.status == 409 and op.condition)}
+
+    def _alone(self, told: Told, timeline: Timeline, own: Sequence[Op]) -> int:
+        """What needs no second lane. Gives how many cells that a write set were looked up in the snapshot after it."""
+        compared = 0
+        for one in look(timeline, own):
+            compared += 1
+            if isinstance(one, Kept):
+                self._kept.add(one)
+            else:
+                column = Kept(env=one.op.env, table=one.row.table, column=one.columns[0])
+                self._add(partial(self._if_kept, lost_write(told, timeline, one), (column,)))
+        for done in refused_but_done(timeline):
+            if done.op.episode == told.episode:
+                self._add(partial(_sure, done_all_the_same(told, done)))
+        for twice in applied_twice(timeline, own):
+            self._add(partial(_sure, made_twice(told, twice)))
+        for phantom in phantoms(timeline, own):
+            self._add(partial(_sure, held_by_nobody(told, phantom)))
+        for both in ignored(timeline):
+            if both.second.episode == told.episode:
+                given = bool(both.second.condition)
+                found = {strict: ignored_condition(told, both, strict=strict) for strict in (False, True)}
+                self._add(partial(self._condition, found, both.second.env, given))
+        for window in windows(timeline):
+            last = max((*window.done, *window.open), key=lambda op: op.fwd)
+            if last.episode == told.episode:
+                self._add(partial(self._sum, told, window, last))
+        return compared
+
+    def _beside(self, told: Told, timeline: Timeline, own: Sequence[Op], held: Claims) -> None:
+        """What takes two lanes."""
         for (row, column), claimed in held.items():
-            if len(claimed) > 1:
-                for double in doubles(timeline, row, column, claimed):
-                    self._double(told, double)
-        if len(lanes) > 1 and timeline.shots and not timeline.too_much:
-            for over in over_capacity_in(timeline):
-                self._over(told, over)
-        kept = self._lost(told, timeline, own)
-        why = _why_no_race(timeline, own, len(lanes))
-        self._cover(Kind.RACE, episode, why)
-        self._cover(Kind.LOST_UPDATE, episode, why or ("" if kept else "no write could be compared with a snapshot"))
+            for double in doubles(timeline, row, column, claimed) if len(claimed) > 1 else ():
+                self._double(told, double)
+        for over in over_capacity(timeline):
+            wronged = [op for op in over.wronged if op.episode == told.episode]
+            if wronged:
+                rule = wronged[0].env, over.thing.table
+                finding = too_many(told, over, wronged)
+                self._add(partial(self._over, finding, over, rule))
+        for one in crossed(timeline, own):
+            self._crossed(told, timeline, one)
 
     def _double(self, told: Told, double: Double) -> None:
         wronged = [claim for claim in double.wronged if claim.op.episode == told.episode]
         if not wronged:
             return  # it falls on the other's episode, which sees it too
-        finding = double_claim(told, double, wronged)
-        rule = wronged[0].rule
+        finding, rule = double_claim(told, double, wronged), wronged[0].rule
 
         def settle() -> Finding | None:
             refusal = self._refusals.of(rule, own=double.same)
             return settled(finding, double, self._run, refusal, strong=is_holder(rule[2]))
 
-        self._candidates.append(_Candidate(settle=settle))
+        self._add(settle)
 
-    def _over(self, told: Told, over: Over) -> None:
-        wronged = [op for op in over.wronged if op.episode == told.episode]
-        if wronged:
-            finding = over_capacity(told, over, wronged)
-            env, table = wronged[0].env, over.thing.table
-            self._candidates.append(
-                _Candidate(settle=lambda: settled_over(finding, over, self._run, self._fulls.of(env, table)))
-            )
+    def _crossed(self, told: Told, timeline: Timeline, one: Crossed) -> None:
+        known = tuple(Kept(env=one.ops[0].env, table=one.row.table, column=column) for column in one.columns)
+        if one.reader is not None:
+            if one.reader.episode == told.episode:
+                self._add(partial(self._if_kept, torn_read(told, one), known))
+            return
+        last = max(one.ops, key=lambda op: (op.fwd, op.end))
+        if last.episode == told.episode and not came_through(timeline, one):
+            ops = frozenset((op.episode, op.seq) for op in one.ops)
+            self._pairs.append((partial(self._if_kept, crossed_writes(told, one, last), known), ops))
 
-    def _lost(self, told: Told, timeline: Timeline, own: Sequence[Op]) -> int:
-        """How many cells that a write set were looked up in the snapshot after it."""
-        seen = 0
-        for one in look(timeline, own) if timeline.shots else ():
-            seen += 1
-            if isinstance(one, Kept):
-                self._kept.add(one)
-            else:
-                self._candidates.append(_Candidate(settle=self._if_kept(one, lost_write(told, one))))
-        return seen
+    def _add(self, settle: Settle) -> None:
+        self._candidates.append(settle)
 
-    def _if_kept(self, lost: Lost, finding: Finding) -> Callable[[], Finding | None]:
-        """Only a column that another write was seen to set is known to be what the answers say it is."""
-        known = Kept(env=lost.op.env, table=lost.row.table, column=lost.columns[0])
-        return lambda: finding if known in self._kept else None
+    # At the end of the run
+
+    def _if_kept(self, finding: Finding, columns: Sequence[Kept]) -> Finding | None:
+        """Only a column that some write was seen to set is known to be what the answers say it is."""
+        return finding if self._kept.issuperset(columns) else None
+
+    def _over(self, finding: Finding, over: Over, rule: tuple[str, str]) -> Finding | None:
+        return settled_over(finding, over, self._run, self._fulls.of(*rule))
+
+    def _condition(self, found: dict[bool, Finding], env: str, given: bool) -> Finding:
+        return found[given or env in self._conditions]
+
+    def _sum(self, told: Told, window: Window, last: Op) -> Finding | None:
+        found = missing(window, self._steps)
+        return lost_addition(told, found, last) if found is not None else None
 
     def _cover(self, kind: Kind, episode: str, why: str) -> None:
         """An episode of several states was looked at if one of them was."""
@@ -107,14 +162,26 @@ class Races:
             self.why[kind][episode] = why
 
     def findings(self) -> Iterator[Finding]:
-        """All of the run, once it was swept."""
-        for candidate in self._candidates:
-            finding = candidate.settle()
+        """All of the run, once it was swept; of what one exchange suffered, the first that was found."""
+        told: set[tuple[Kind, frozenset[tuple[str, int]]]] = set()
+        for settle in self._candidates:
+            finding = settle()
+            if finding is not None and (finding.kind, finding.covers) not in told:
+                told.add((finding.kind, finding.covers))
+                yield finding
+        lost = {place for kind, covers in told for place in covers if kind is Kind.LOST_UPDATE}
+        for settle, ops in self._pairs:
+            finding = settle() if not ops & lost else None
             if finding is not None:
+                lost |= ops
                 yield finding
 
 
-def _why_no_race(timeline: Timeline, own: Sequence[Op], lanes: int) -> str:
+def _sure(finding: Finding) -> Finding:
+    return finding
+
+
+def _why_not(timeline: Timeline, own: Sequence[Op], lanes: int) -> str:
     if not own:
         return "no exchanges"
     if lanes < 2:

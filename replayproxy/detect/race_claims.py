@@ -47,6 +47,10 @@ class Claim:
         return self.holder == other.holder and self.result == other.result
 
 
+type Claims = Mapping[tuple[Row, str], list[Claim]]
+"""Row and column -> the claims of that cell, in order of their beginning."""
+
+
 def row_of(op: Op) -> Row | None:
     """The row of the state that a write's path names."""
     return op.about[-1] if op.about and not op.is_reset else None
@@ -136,7 +140,7 @@ class Refusals:
     def __init__(self) -> None:
         self._seen: dict[Rule, list[Refusal]] = {}
 
-    def note(self, timeline: Timeline, own: Iterable[Op], held: Mapping[tuple[Row, str], list[Claim]]) -> None:
+    def note(self, timeline: Timeline, own: Iterable[Op], held: Claims) -> None:
         for op in own:
             row = row_of(op)
             if row is None or op.status not in TAKEN or op.effect is not Effect.DONE or not timeline.shows(row):

@@ -25,17 +25,20 @@ from replayproxy.detect.race_capacity import Over
 from replayproxy.detect.race_claims import Claim, Refusal
 from replayproxy.detect.race_double import Double
 from replayproxy.detect.stale_read import COVERAGE_GATE
-from replayproxy.detect.timeline import Timeline
+from replayproxy.detect.timeline import Shot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What every finding of one state says alike: the run, the episode it falls on, its timeline, its lanes."""
+    """What every finding of one state says alike: the run, the episode it falls on, its snapshots and its lanes; of
+    `changes` between the snapshots `explained` have a recorded write beside them."""
 
     run: str
     episode: str
-    timeline: Timeline
     lanes: int
+    shots: Sequence[Shot]
+    changes: int
+    explained: int
 
     def witness(self, op: Op, role: str, pointer: str = "", value: Any = None) -> Witness:
         return Witness(
@@ -44,29 +47,28 @@ class Told:
             pointer=pointer, value=plain(value),
         )  # fmt: skip
 
-    def shots(self, indices: Iterable[int]) -> tuple[str, ...]:
-        shots = self.timeline.shots
-        return tuple(snapshot_address(self.run, shots[i].episode, shots[i].snapshot) for i in sorted({*indices}))
+    def at(self, indices: Iterable[int]) -> tuple[str, ...]:
+        """The addresses of snapshots."""
+        shots = [self.shots[index] for index in sorted({*indices})]
+        return tuple(snapshot_address(self.run, shot.episode, shot.snapshot) for shot in shots)
 
     @property
     def scope(self) -> dict[str, Any]:
-        total = len(self.timeline.changes)
-        share = self.timeline.explained / total if total else None
+        share = self.explained / self.changes if self.changes else None
         return {"cells_mapped": None, "write_coverage": share, "lanes": self.lanes}
 
     def covered(self) -> str:
         """Why the snapshots cannot carry a proof; "" they can."""
-        total, explained = len(self.timeline.changes), self.timeline.explained
-        if not self.timeline.shots:
+        if not self.shots:
             return "there are no snapshots: writers that do not pass the proxy would go unnoticed"
-        if explained < COVERAGE_GATE * total:
-            return f"only {explained} of {total} state changes are explained by recorded writes"
+        if self.explained < COVERAGE_GATE * self.changes:
+            return f"only {self.explained} of {self.changes} state changes are explained by recorded writes"
         return ""
 
     def assumed(self) -> str:
         return (
-            f"snapshots show the system of record, each row at one instant; {self.timeline.explained} of "
-            f"{len(self.timeline.changes)} state changes are explained by recorded writes"
+            f"snapshots show the system of record, each row at one instant; {self.explained} of "
+            f"{self.changes} state changes are explained by recorded writes"
         )
 
     def reproduce(self, env: str) -> str:
@@ -96,7 +98,7 @@ def double_claim(told: Told, double: Double, wronged: Sequence[Claim]) -> Findin
         kind=Kind.RACE, sub="double-claim", grade=Grade.SUSPECTED if doubt else Grade.PROVEN, blame=Blame.ENVIRONMENT,
         blame_reason="it granted one thing to two that asked for it",
         run=told.run, episode=told.episode, lane=last.op.lane, pointer=at,
-        values=(plain(first.shown), plain(last.shown)), exchanges=tuple(witnesses), snapshots=told.shots(double.shots),
+        values=(plain(first.shown), plain(last.shown)), exchanges=tuple(witnesses), snapshots=told.at(double.shots),
         assumptions=(
             f"{last.column} of {last.row.table} names who has the row, and one at a time has it",
             "a claim takes effect within the time between its request and its answer", told.assumed(),
@@ -153,7 +155,7 @@ def settled(finding: Finding, double: Double, run: str, refusal: Refusal | None,
     )  # fmt: skip
 
 
-def over_capacity(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
+def too_many(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
     """More holders than there is room for, as it falls on the episode of `wronged`."""
     last, doubt = wronged[0], told.covered()
     others = [op for op in over.makers if op not in wronged]
@@ -163,7 +165,7 @@ def over_capacity(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
         kind=Kind.RACE, sub="over-capacity", grade=Grade.SUSPECTED if doubt else Grade.PROVEN,
         blame=Blame.ENVIRONMENT, blame_reason="it granted more than there was room for",
         run=told.run, episode=told.episode, lane=last.lane, pointer=pointer(over.thing, over.column),
-        values=(over.room, plain(over.shown)), exchanges=tuple(witnesses), snapshots=told.shots([over.index]),
+        values=(over.room, plain(over.shown)), exchanges=tuple(witnesses), snapshots=told.at([over.index]),
         assumptions=(
             f"each row of {over.holders[0].table} that is not cancelled holds one place of {over.thing.table}"
             if over.holders else f"{over.column} of {over.thing.table} is what it is called",
@@ -184,7 +186,7 @@ def over_capacity(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
 
 
 def _spanned(told: Told, rival: Op | None, claim: Op, index: int) -> dict[str, Any]:
-    shot = told.timeline.shots[index].snapshot
+    shot = told.shots[index].snapshot
     found = seconds(
         rival=interval(rival) if rival else None, claim=interval(claim), snapshot=(shot.begun, shot.done)
     )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Answers that contradict what was done: refused and done all the same, failed and done twice, refused for no reason.
+
+"It said available": a read that shows a thing free and a claim of it that is refused are no contradiction as long as a
+rival's claim can have come between the two; then the refusal is how it should be. Only where nothing can have taken the
+thing, and the snapshots around show it free, was it refused although nobody held it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from replayproxy.detect.cells import Row
+from replayproxy.detect.lost_write import may_set
+from replayproxy.detect.normal import normal
+from replayproxy.detect.ops import PRESENCE, Effect, Op
+from replayproxy.detect.race_claims import TAKEN, row_of
+from replayproxy.detect.race_names import empty, is_holder
+from replayproxy.detect.timeline import Change, Timeline, cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A write that was refused and whose words the state shows: `column` of `row` has become `value`."""
+
+    op: Op
+    row: Row
+    column: str
+    was: Any
+    value: Any
+    before: int
+    after: int
+
+
+def refused_but_done(timeline: Timeline) -> Iterator[Done]:
+    """Changes that only a refused write explains: it was alone between two snapshots, and they are its words."""
+    for change in timeline.changes:
+        op = change.by
+        if op is None or not op.refused or not isinstance(change.after, Mapping):
+            continue
+        named = change.row in op.about or (change.before is None and _place_of(op) == change.row.table)
+        columns = [c for c in sorted(op.asked) if _became(change, c, op.asked[c])]
+        # A created row may share a word with what was asked; all of them are no chance.
+        if named and columns and (change.before is not None or len(columns) == len(_scalars(op.asked))):
+            before = change.before if isinstance(change.before, Mapping) else {}
+            yield Done(
+                op=op, row=change.row, column=columns[0], was=before.get(columns[0]),
+                value=change.after.get(columns[0]), before=change.gap, after=change.gap + 1,
+            )  # fmt: skip
+
+
+def _place_of(op: Op) -> str | None:
+    return op.place.table if op.place is not None else None
+
+
+def _became(change: Change, column: str, asked: Any) -> bool:
+    value = cell(change.after, column)
+    return not isinstance(asked, list | dict) and value == normal(asked) and value != cell(change.before, column)
+
+
+def _scalars(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if not isinstance(value, list | dict)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twice:
+    """A write that failed, or whose answer never came, and its repeat: each made a row of what was asked."""
+
+    failed: Op
+    again: Op
+    first: Row
+    second: Row
+    index: int  # the snapshot that shows both
+
+
+def applied_twice(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
+    """Rows made by one that failed and again by the same request. Linear in the failed writes, times their repeats."""
+    failed = [op for op in timeline.writes.floating if op.method == "POST" and _scalars(op.asked)]
+    if not failed:
+        return
+    made: dict[str, list[Change]] = defaultdict(list)
+    for change in timeline.changes:
+        if change.before is None and isinstance(change.after, Mapping):
+            made[change.row.table].append(change)
+    for again in own:
+        if again.ok and again.method == "POST" and _place_of(again):
+            earlier = [op for op in failed if _repeats(op, again)]
+            if len(earlier) == 1:
+                yield from _made_by_both(timeline, earlier[0], again, made[_place_of(again) or ""])
+
+
+def _repeats(failed: Op, again: Op) -> bool:
+    """Whether it is the same request, sent once more by the same client."""
+    if failed.fwd >= again.fwd or (failed.target, failed.asked) != (again.target, again.asked):
+        return False
+    if failed.once or again.once:
+        return failed.once == again.once
+    return (failed.episode, failed.lane) == (again.episode, again.lane)
+
+
+def _made_by_both(timeline: Timeline, failed: Op, again: Op, made: Sequence[Change]) -> Iterator[Twice]:
+    second = next((row for row, column in again.sets if column == PRESENCE), None)
+    like = [
+        change for change in made if change.gap + 1 > _first_after(timeline, failed.fwd) - 1 and _says(change, failed)
+    ]
+    others = [change for change in like if change.row != second and _only(change, failed, again)]
+    if second is not None and len(others) == 1 and any(change.row == second for change in like):
+        index = max(change.gap + 1 for change in like if change.row in (second, others[0].row))
+        first = others[0].row
+        if timeline.row_at(first, index) is not None and timeline.row_at(second, index) is not None:
+            yield Twice(failed=failed, again=again, first=first, second=second, index=index)
+
+
+def _says(change: Change, op: Op) -> bool:
+    return all(cell(change.after, name) == normal(value) for name, value in _scalars(op.asked).items())
+
+
+def _only(change: Change, failed: Op, again: Op) -> bool:
+    """Whether nothing but the failed write, or its repeat, can have made the row."""
+    pair = {(failed.episode, failed.seq), (again.episode, again.seq)}
+    others = [op for op in change.possible if (op.episode, op.seq) not in pair and not op.refused]
+    return not any(
+        op.place is None or op.is_reset or (op.place.table == change.row.table and op.asked == failed.asked)
+        or (op.effect is Effect.OPEN and op.place.table == change.row.table) for op in others
+    )  # fmt: skip
+
+
+def _first_after(timeline: Timeline, instant: int) -> int:
+    return bisect_right(timeline.line.begun, instant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phantom:
+    """A claim that was refused because of a holder whom the state does not know: `holder`, by the refusal's words."""
+
+    read: Op | None
+    refused: Op
+    row: Row
+    column: str
+    holder: Any
+    before: int
+    after: int
+
+
+def phantoms(timeline: Timeline, own: Sequence[Op]) -> Iterator[Phantom]:
+    """Refusals that name a holder of a thing that is free, before and after, with nothing that can have taken it."""
+    reads = [op for op in own if op.reads]
+    for op in own:
+        row = row_of(op)
+        if row is None or op.status not in TAKEN or not op.refused or not timeline.shows(row):
+            continue
+        for column, holder in op.said.items():
+            if is_holder(column) and not empty(holder) and not isinstance(holder, list | dict):
+                found = _nobody(timeline, op, row, column, holder, reads)
+                if found is not None:
+                    yield found
+
+
+def _nobody(
+    timeline: Timeline, op: Op, row: Row, column: str, holder: Any, reads: Sequence[Op]
+) -> Phantom | None:  # fmt: skip
+    before, after = bisect_left(timeline.line.done, op.fwd) - 1, bisect_right(timeline.line.begun, op.end)
+    if before < 0 or after >= len(timeline.shots):
+        return None
+    for index in (before, after):
+        content = timeline.row_at(row, index)
+        if not isinstance(content, Mapping) or column not in content or not empty(content[column]):
+            return None
+    begin, end = timeline.line.begun[before], timeline.line.done[after]
+    others = (*timeline.writes.within(begin, end), *timeline.writes.floating)
+    if any(other is not op and other.fwd <= end and may_set(timeline, other, row, column) for other in others):
+        return None
+    free = [r for r in reads if r.end < op.fwd and any(one.row == row and column in one.members
+                                                       and empty(one.members[column]) for one in r.rows)]  # fmt: skip
+    read = free[-1] if free else None
+    return Phantom(read=read, refused=op, row=row, column=column, holder=holder, before=before, after=after)
