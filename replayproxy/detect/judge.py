@@ -12,6 +12,7 @@ from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
 from replayproxy.detect.finding import Finding, Kind, in_order, snapshot_address
+from replayproxy.detect.hidden import Hidden
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
 from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
 from replayproxy.detect.states import States
@@ -82,6 +83,7 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     covered = frozenset(pair for finding in findings for pair in finding.covers)
     siblings = Siblings(source, swept, references, near)
     findings += siblings.run(covered)
+    findings = list(Hidden(source, swept.summaries).retold(findings, siblings.contradicted))
     findings += swept.races.findings()
     amended = [finding for finding in source.amend(findings) if finding.episode in swept.summaries]
     return _judgement(source, swept, across, siblings, amended, references)
@@ -103,7 +105,8 @@ REPRODUCED = frozenset({Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.STALE_READ, Kin
 
 
 class Siblings:
-    """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`."""
+    """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`. `contradicted`:
+    answers that another finding explains and that a sibling with an equal past was not given."""
 
     def __init__(self, source: Source, swept: Swept, references: References, near: Beside) -> None:
         self._source = source
@@ -111,6 +114,7 @@ class Siblings:
         self._swept = swept
         self._references = references
         self.why: dict[str, str] = {}
+        self.contradicted: set[tuple[str, int]] = set()
 
     def run(self, covered: frozenset[tuple[str, int]]) -> list[Finding]:
         groups: dict[tuple[object, ...], list[Summary]] = defaultdict(list)
@@ -152,6 +156,11 @@ class Siblings:
         compared = nondeterminism.Compared(representative=first.name, starts={first.name: self._starts(alike[0])})
         for pair in self._pairs(first, others):
             compared.add(pair, covered)
+            for claim in pair.claims:
+                sides = (first.name, claim.root.a or 0), (pair.name, claim.root.b or 0)
+                told = [side in covered for side in sides]
+                if told[0] != told[1]:
+                    self.contradicted.add(sides[told.index(True)])
         for name, count in compared.exchanges.items():
             if not count:
                 self.why[name] = "no exchange with an equal past"
