@@ -89,7 +89,25 @@ async def create(api: Api, rng: random.Random) -> None:
     await api.get("/tickets/T-1")
 
 
-SCRIPTS = {"mixed": mixed, "look": look, "create": create}
+async def contend(api: Api, rng: random.Random) -> None:
+    """All lanes want the same slots and seats, change the same deal, and refund the same invoice."""
+    lane = int(api.lane[1:])
+    for key in ("S-1-9", "S-1-11"):
+        await api.get("/slots?day=1")
+        await api.call("POST", f"/slots/{key}/book", {"holder": f"agent {lane}"})
+    await api.call("PATCH", "/deals/D-1", {"amount": 1000 + lane} if lane % 2 else {"stage": STAGES[1 + lane // 2 % 4]})
+    await api.call("POST", "/invoices/I-1/refund", {"amount": 10 + lane})
+    note, token = {"text": f"note {rng.randrange(10**6)}"}, f"{api.episode}-{api.lane}-{rng.randrange(10**9)}"
+    for _ in range(2):
+        await api.call("POST", "/notes", note, headers={"Idempotency-Key": token})
+    await api.get("/seminars/M-1")
+    await api.call("POST", "/seminars/M-1/join", {"who": f"agent {lane}"})
+    await api.get("/deals/D-1")
+    await api.get("/invoices/I-1")
+    await api.get("/slots?day=1")
+
+
+SCRIPTS = {"mixed": mixed, "look": look, "create": create, "contend": contend}
 
 
 async def before(api: Api, rng: random.Random, script: str) -> None:

@@ -123,6 +123,18 @@ class Injector:
     def made(self, suite: Marked, note: dict[str, Any]) -> None:
         pass
 
+    # Requests that are sent again
+
+    def repeats(self, suite: Marked) -> bool:
+        """Whether a request with a known Idempotency-Key is done again."""
+        return False
+
+    def repeated(self, suite: Marked, note: dict[str, Any], mark: str, first: dict[str, Any]) -> None:
+        pass
+
+    def told_made(self, suite: Marked, note: dict[str, Any], response: web.Response) -> web.Response:
+        return response
+
     # Carts: state of the session, which no snapshot shows
 
     def cart(self, suite: Marked) -> list[dict[str, Any]]:

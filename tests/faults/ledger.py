@@ -56,12 +56,14 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A row (None: it is not there) that came into force at some instant of [lo, hi], by the request `mark`."""
+    """A row (None: it is not there) that came into force at some instant of [lo, hi], by the request `mark`. `order`:
+    its place among the versions, where instants alone do not tell it."""
 
     lo: int
     hi: int
     row: Mapping[str, Any] | None
     mark: str
+    order: int = 0
 
 
 def value_in(row: Mapping[str, Any] | None, column: str) -> Any:

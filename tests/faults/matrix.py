@@ -99,7 +99,7 @@ def stale(env: str) -> Iterator[Plan]:
 def bleed(env: str) -> Iterator[Plan]:
     for workers in (1, 2, 8):
         for every in (1, 10):
-            many = 12 * workers if every == 1 else 30 if workers == 1 else 40
+            many = {1: 12, 2: 24, 8: 32}[workers] if every == 1 else 30 if workers == 1 else 40
             for fault in ("table", "memory", "cart", "counter"):
                 yield Plan(
                     env=env, row="c", fault=fault, every=every, workers=workers, episodes=many, named=every == 1,
@@ -131,6 +131,25 @@ def resets(env: str) -> Iterator[Plan]:
             yield Plan(env=env, row="f", fault=fault, workers=workers, episodes=8 * workers, control=True)
 
 
+def races(env: str) -> Iterator[Plan]:
+    """One lane too, where the fault needs no rival."""
+    for lanes in (2, 4, 8, 16):
+        few = {2: 10, 4: 8, 8: 5, 16: 3}[lanes]
+        for seconds in (0.0, 0.005, 0.05):
+            for fault in ("gap", "write-back", "adds"):
+                yield Plan(
+                    env=env, row="d", fault=fault, seconds=seconds, lanes=lanes, episodes=few, script="contend"
+                )  # fmt: skip
+    for lanes in (1, 2, 8):
+        for fault in ("retry", "done-500"):
+            yield Plan(
+                env=env, row="d", fault=fault, p=0.3, lanes=lanes, episodes={1: 16, 2: 8, 8: 3}[lanes], script="contend"
+            )
+    for fault in ("one-wins", "capacity") if env == "booking" else ("one-wins",):
+        for lanes in (2, 8):
+            yield Plan(env=env, row="d", fault=fault, lanes=lanes, episodes=6, control=True, script="contend")
+
+
 def clean(env: str, episodes: int = 300) -> Iterator[Plan]:
     """Episodes without a fault: one lane and four, alone and side by side."""
     for lanes, workers, share in ((1, 1, 0.4), (1, 4, 0.3), (4, 1, 0.3)):
@@ -149,5 +168,5 @@ def slice_of(env: str) -> Iterator[Plan]:
     yield Plan(env=env, row="clean", fault="none", episodes=4, control=True)
 
 
-ENVS = ("crm",)
-PARTS = (nondeterminism, stale, bleed, resets, clean)
+ENVS = ("crm", "booking")
+PARTS = (nondeterminism, stale, bleed, races, resets, clean)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from zlib import crc32
 
+from tests.faults.booking_world import BookingWorld
 from tests.faults.crm_world import CrmWorld
 from tests.faults.matrix import Plan
 from tests.faults.rig import Recorded, World, judged, record
@@ -19,7 +20,12 @@ def seed_of(plan: Plan) -> int:
 
 
 async def _world(plan: Plan, seed: int) -> World:
-    return await CrmWorld().start(plan, seed)
+    made: CrmWorld | BookingWorld = CrmWorld() if plan.env == "crm" else BookingWorld()
+    try:
+        return await made.start(plan, seed)
+    except BaseException:
+        await made.close()
+        raise
 
 
 async def _recorded(plan: Plan, store: Path) -> World:

@@ -33,8 +33,9 @@ class Marked(Suite):
     def __init__(self, injector: Injector, ledger: Ledger) -> None:
         super().__init__(data.connect(":memory:"))
         self.injector, self.ledger = injector, ledger
-        self.more: dict[str, dict[str, dict[str, Any]]] = {"notes": {}, "numbers": {}}
+        self.more: dict[str, dict[str, dict[str, Any]]] = {"notes": {}, "numbers": {}, "seminars": {}, "seats": {}}
         self.background: set[asyncio.Task[None]] = set()
+        self.answered: dict[str, tuple[str, dict[str, Any]]] = {}  # Idempotency-Key -> whose it was, what was made
         self.last_looked = ""
         self.task_seed: tuple[str, int] = ("", 0)
         injector.joins(self)
@@ -51,7 +52,10 @@ class Marked(Suite):
         self.more = {
             "notes": {"N-1": {"id": "N-1", "text": "welcome", "ref": NIL, "number": 0}},
             "numbers": {"notes": {"id": "notes", "next": rng.randrange(100, 900)}},
+            "seminars": {"M-1": {"id": "M-1", "title": "Closing", "capacity": 2}},
+            "seats": {},
         }
+        self.answered.clear()
 
     def app(self) -> web.Application:
         app = super().app()
@@ -65,6 +69,8 @@ class Marked(Suite):
             web.get("/notes", self.notes),
             web.post("/notes", self.create_note),
             web.get("/notes/{id}", self.note),
+            web.get("/seminars/{id}", self.seminar),
+            web.post("/seminars/{id}/join", self.join),
             web.get("/cart", self.cart),
             web.post("/cart", self.add_to_cart),
         ])  # fmt: skip
@@ -167,7 +173,11 @@ class Marked(Suite):
         return web.Response(status=204)
 
     async def create_note(self, request: web.Request) -> web.Response:
+        """With an Idempotency-Key the second time is answered as the first."""
         asked, counter = await request.json(), self.more["numbers"]["notes"]
+        token = request.headers.get("Idempotency-Key", MARK.get())
+        if token in self.answered and not self.injector.repeats(self):
+            return web.json_response(self.answered[token][1])
         counter["next"] += 1
         note = {
             "id": "N-" + secrets.token_hex(8), "text": asked["text"], "ref": self.injector.minted(self),
@@ -175,7 +185,25 @@ class Marked(Suite):
         }  # fmt: skip
         self.more["notes"][note["id"]] = note
         self.injector.made(self, note)
-        return web.json_response(note, status=201)
+        if token in self.answered:
+            self.injector.repeated(self, note, *self.answered[token])
+        self.answered[token] = MARK.get(), note
+        return self.injector.told_made(self, note, web.json_response(note, status=201))
+
+    async def seminar(self, request: web.Request) -> web.Response:
+        return self.look("seminars", request.match_info["id"], request.path)
+
+    async def join(self, request: web.Request) -> web.Response:
+        asked, key = await request.json(), request.match_info["id"]
+        taken = [seat for seat in self.more["seats"].values() if seat["seminar"] == key]
+        if len(taken) >= self.more["seminars"][key]["capacity"]:
+            return web.json_response({"error": "full"}, status=409)
+        return self.seated(key, asked["who"])
+
+    def seated(self, key: str, who: str) -> web.Response:
+        seat = {"id": "X-" + secrets.token_hex(8), "seminar": key, "who": who}
+        self.more["seats"][seat["id"]] = seat
+        return web.json_response(seat, status=201)
 
     async def cart(self, request: web.Request) -> web.Response:
         return web.json_response({"items": self.injector.cart(self)})

@@ -129,7 +129,11 @@ class Overlap(Injector):
 
 
 class Accepted(Injector):
-    """A change of a ticket is accepted with 202 and done `seconds` later."""
+    """A change of a ticket is accepted with 202 and done `seconds` later; a reset drops what is still to be done."""
+
+    def after_reset(self, suite: Marked, task: str, seed: int) -> None:
+        for work in suite.background:
+            work.cancel()
 
     async def around(
         self, suite: Marked, request: web.Request, write: Callable[[], Awaitable[web.StreamResponse]]

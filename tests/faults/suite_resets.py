@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from replayproxy.demo.environment import _now
-from tests.faults import suite_faults
+from tests.faults import suite_faults, suite_races
 from tests.faults.injector import Injector, tell_start
 from tests.faults.ledger import MARK, episode_of
 
@@ -190,6 +190,8 @@ FAULTS: dict[str, type[Injector]] = {
     "accepted": suite_faults.Accepted, "declared": suite_faults.Declared, "reverted": suite_faults.Reverted,
     "table": Table, "memory": Memory, "cart": Cart, "counter": Counter,
     "catalogue": Catalogue, "same-uuid": SameUuid, "nil-uuid": NilUuid,
+    "gap": suite_races.Gap, "write-back": suite_races.WriteBack, "adds": suite_races.Adds,
+    "retry": suite_races.Retry, "done-500": suite_races.DoneThen500, "one-wins": Injector, "replayed": Injector,
     "unseeded": Unseeded, "partial": Partial, "no-op": NoOp, "late": Late,
     "renamed": Renamed, "reordered": Reordered, "clocks": Clocks,
 }  # fmt: skip

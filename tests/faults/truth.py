@@ -7,6 +7,9 @@ stale reads      an answer held a value that the cell surely held at no instant 
 bleed, resets    an episode whose start snapshot surely showed, or one of whose answers showed, what the right start
                  of its task and seed has not. All of one episode are one unit.
 hidden bleed     an answer that held what another episode had left in the process. All of one episode are one unit.
+races            in an episode: a row that was given to more than there was room for; a row of which an acknowledged
+                 change was written over by a request that had read it before; a request that was done twice although
+                 its key said that it was the same; one that was answered 500 and done.
 other answers    an episode with an answer other than the one that most of its siblings had at that place (of equals,
                  the one first recorded), of those that had been answered alike in the lane until then. All of one
                  episode are one unit, by the first such place of each lane.
@@ -45,7 +48,7 @@ class Unit:
             return False
         if self.spots and not self.cells:
             return True  # no cell of the state: the exchange says it all
-        return any(key in claim.rows and (not column or column in claim.columns) for key, column in self.cells)
+        return any(key in claim.rows and (column in ("", "*") or column in claim.columns) for key, column in self.cells)
 
     def _right_exchanges(self, claim: Claim) -> bool:
         if claim.reads and not self.shown.intersection(claim.reads):
@@ -64,6 +67,8 @@ def units(recorded: Recorded) -> list[Unit]:
         return list(_answers(recorded, marks(exchanges)))
     if plan.row == "b":
         return [unit for ledger in recorded.ledgers for unit in _stale(ledger, exchanges)]
+    if plan.row == "d":
+        return [unit for ledger in recorded.ledgers for unit in _raced(ledger, marks(exchanges))]
     if plan.row in ("c", "f"):
         return list(_starts_and_flows(recorded, marks(exchanges)))
     return []
@@ -85,6 +90,22 @@ def _stale(ledger: Ledger, exchanges: Mapping[Place, Exchange]) -> Iterator[Unit
             (place[0], missed, act.cell.row), Unit(episode=place[0], kinds=frozenset({Kind.STALE_READ}))
         )
         unit.shown.add(place)
+        unit.cells.add((act.cell.key, act.cell.column))
+    yield from found.values()
+
+
+def _raced(ledger: Ledger, by_mark: Mapping[str, Place]) -> Iterator[Unit]:
+    found: dict[tuple[str, object], Unit] = {}
+    for act in ledger.acts:
+        place = by_mark.get(act.mark)
+        if place is None or act.cell is None:
+            continue
+        # A request that was done twice made two rows: one fault. What was lost or given twice is one by its row.
+        about = act.mark if act.cell.column == "" else act.cell.row
+        unit = found.setdefault(
+            (place[0], about), Unit(episode=place[0], kinds=frozenset({Kind.RACE, Kind.LOST_UPDATE}))
+        )
+        unit.shown |= {place, *(by_mark[mark] for mark in act.by if mark in by_mark)}
         unit.cells.add((act.cell.key, act.cell.column))
     yield from found.values()
 
