@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from replayproxy.cli.bodies import curl, wire
 from replayproxy.cli.common import echo_json, json_option, open_reader, safe, store_option
-from replayproxy.cli.finding_share import curl_lines, markdown_lines
+from replayproxy.cli.finding_share import curl_lines, markdown_lines, told_and_seen
 from replayproxy.cli.finding_state import finding_state_lines
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.show_episode import change_lines, episode_json, episode_text
@@ -23,11 +24,10 @@ from replayproxy.cli.show_talk import talk_lines
 from replayproxy.core.canonical import VIEW_LIMIT
 from replayproxy.core.values import Episode, Run
 from replayproxy.errors import WrongUsage
-from replayproxy.session.evidence import Evidence, evidence
 from replayproxy.session.finding_states import state_diffs
+from replayproxy.session.handing_on import finding_of
 from replayproxy.session.look import Found
 from replayproxy.session.portrait import change, change_json, portrait, successive
-from replayproxy.session.trials import told_of
 from replayproxy.storage import Reader
 
 
@@ -49,7 +49,7 @@ def command(
     """Show what ADDRESS names: RUN, RUN/EPISODE, RUN/EPISODE#SEQ, RUN/EPISODE/sN, or a finding (F3)."""
     asked = [name for name, given in (("--curl", as_curl), ("--wire", as_wire), ("--body", body)) if given]
     with open_reader(stores) as opened:
-        found = opened.find(address)
+        found = _meant(opened.find(address))
         if asked and found.resolved.seq is None and not (as_curl and found.resolved.finding and len(asked) == 1):
             raise WrongUsage(f"{asked[0]} needs an exchange", hint=f"replayproxy show 'RUN/EPISODE#1' {asked[0]}")
         if len(asked) + as_json > 1:
@@ -59,7 +59,7 @@ def command(
         elif as_json:
             echo_json(_document(found, state=state))
         elif md and found.resolved.finding is not None:
-            told, _ = _finding(found)
+            told, _ = told_and_seen(found)
             for line in markdown_lines(address, told, _hinted(found, _text(found, state=state), stores), _curl(found)):
                 click.echo(line)
         else:
@@ -101,7 +101,7 @@ def _episode(found: Found) -> tuple[Reader, Run, Episode]:
 def _text(found: Found, *, state: bool) -> Iterator[str]:
     named = found.resolved
     if named.finding is not None:
-        told, seen = _finding(found)
+        told, seen = told_and_seen(found)
         yield from finding_state_lines(found.reader, told) if state else finding_text(named.text, told, seen)
     elif named.episode is None:
         yield from run_lines(found.reader, named.run)
@@ -121,11 +121,13 @@ def _text(found: Found, *, state: bool) -> Iterator[str]:
         yield from episode_text(portrait(*_episode(found)), all_changes=state)
 
 
-def _finding(found: Found) -> tuple[dict[str, Any], Evidence]:
-    """A finding as its trials leave it, and what it rests on."""
-    named = found.resolved
-    told = told_of(named.finding or {}, found.reader.trials(named.run))
-    return told, evidence(found.reader, told)
+def _meant(found: Found) -> Found:
+    """An archive that was made for one finding shows that finding when it is named alone."""
+    at = found.resolved
+    if not found.archive or at.text != found.archive:
+        return found
+    finding = finding_of(found.reader, at.run)
+    return found if finding is None else replace(found, resolved=replace(at, finding=finding))
 
 
 def _changes(found: Found, seq: int | None) -> Iterator[Any]:
@@ -138,7 +140,7 @@ def _changes(found: Found, seq: int | None) -> Iterator[Any]:
 def _document(found: Found, *, state: bool) -> dict[str, Any]:
     named = found.resolved
     if named.finding is not None:
-        told, _ = _finding(found)
+        told, _ = told_and_seen(found)
         states = {"states": [one.to_json() for one in state_diffs(found.reader, told)]} if state else {}
         return told | states
     if named.episode is None:
@@ -156,7 +158,7 @@ def _document(found: Found, *, state: bool) -> dict[str, Any]:
 
 def _curl(found: Found) -> Iterator[str]:
     if found.resolved.finding is not None:
-        yield from curl_lines(found.reader, _finding(found)[1])
+        yield from curl_lines(found.reader, told_and_seen(found)[1])
         return
     reader, run, episode = _episode(found)
     exchange = reader.exchange(episode, found.resolved.seq or 0)

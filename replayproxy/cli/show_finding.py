@@ -172,7 +172,10 @@ def _effect(finding: Mapping[str, Any]) -> Iterator[str]:
             parts.append(f"{number} {one}s")
     if effect.get("further"):
         parts.append(f"{effect['further']} further differences follow from it")
-    parts += [f"{_word(name)} {short(value, 40)}" for name, value in effect.items() if name not in _TOLD and value]
+    parts += [
+        f"{_word(name)} {short(value, 40)}" for name, value in effect.items()
+        if name not in _TOLD and value and isinstance(value, str | int | float) and not name.endswith("root")
+    ]  # fmt: skip
     if finding.get("count", 1) > 1:
         parts.append(f"seen {finding['count']} times, shown once")
     yield from _told("extent", " · ".join(parts))
@@ -194,8 +197,10 @@ def _compare(finding: Mapping[str, Any], compared: Compared | None) -> str:
         for word, (number, of) in ((_until(compared), compared.before), ("after it", compared.since)):
             if of:
                 parts.append(" ".join(filter(None, (f"in {number} of {of} other starts", word))))
+        if not parts:
+            return ""
         seed = "" if compared.seed is None else f" seed {compared.seed}"
-        return f"{compared.task or 'no task'}{seed}: the same {', '.join(parts) or 'nowhere, there is no other start'}"
+        return f"{compared.task or 'no task'}{seed}: the same {', '.join(parts)}"
     if "outcomes" in effect and "usual" in effect:
         return (
             f"{effect['of']} episodes asked the same of the same state: {effect['usual']} got the usual answer, "
@@ -218,7 +223,10 @@ def _scope(scope: Mapping[str, Any]) -> str:
     if scope.get("lanes"):
         parts.append(f"{scope['lanes']} lane{'' if scope['lanes'] == 1 else 's'}")
     named = ("cells_mapped", "write_coverage", "lanes")
-    parts += [f"{_word(name)} {short(value, 40)}" for name, value in scope.items() if name not in named]
+    for name, value in scope.items():
+        if name not in named:
+            pair = isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int) for one in value)
+            parts.append(f"{_word(name)} {f'{value[0]} of {value[1]}' if pair else short(value, 40)}")
     return " · ".join(parts)
 
 
@@ -230,7 +238,8 @@ def _commands(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
         yield from _told("last", str(last))
     name = safe(label)
     yield f"  {'share':<{LABEL}}replayproxy show {name} --md   --curl   --state"
-    yield f"  {'':<{LABEL}}replayproxy export {name} --out {_file(label)}.replay"
+    if ".replay" not in label:
+        yield f"  {'':<{LABEL}}replayproxy export {name} --out {name}.replay"
     fingerprint = safe(str(finding.get("fingerprint") or "-"))
     yield f"  {'id':<{LABEL}}{safe(str(finding.get('id')))}   fingerprint {fingerprint}"
     first = next((str(w.get("address")) for w in finding.get("exchanges") or () if w.get("address")), "")
@@ -240,10 +249,6 @@ def _commands(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'next':<{LABEL}}replayproxy blame '{safe(last_of)}' '{safe(pointer)}'"
     elif first:
         yield f"  {'next':<{LABEL}}replayproxy show '{safe(first)}'"
-
-
-def _file(label: str) -> str:
-    return safe(label.rpartition("/")[2])
 
 
 def _joined(items: Any) -> str:

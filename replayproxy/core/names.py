@@ -102,11 +102,16 @@ def archive_splits(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def is_finding(text: str) -> bool:
+    """Whether it has the form of a finding's number or of its stable id."""
+    return bool(_FINDING.match(text) or _STABLE_FINDING.match(text))
+
+
 def parse_address(text: str) -> Address:
     """Raises ValueError with the reason. Whether what is named exists is the store's to say."""
     if text.endswith(_ARCHIVE):
         return Address(text=text, archive=text)
-    if _FINDING.match(text) or _STABLE_FINDING.match(text):
+    if is_finding(text):
         return Address(text=text, finding=text)
     head, hash_, number = text.partition("#")
     if hash_:

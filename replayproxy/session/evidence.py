@@ -49,6 +49,9 @@ class Compared:
     before: tuple[int, int]
     since: tuple[int, int]
 
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -154,7 +157,14 @@ def _on_one_clock(items: list[Item]) -> Iterator[Item]:
 
 
 def _compared(reader: Reader, finding: Mapping[str, Any], row: tuple[str, str] | None) -> Compared | None:
-    """Only for what an episode began with: the finding names its start snapshot, and a row of it."""
+    """Only for what an episode began with: the finding names its start snapshot, and a row of it. A finding that was
+    handed on alone says itself how the starts compared that it left behind."""
+    told = finding.get("compared")
+    if isinstance(told, Mapping):
+        return Compared(
+            task=told.get("task"), seed=told.get("seed"), wall=told.get("wall"), before=_pair(told.get("before")),
+            since=_pair(told.get("since")),
+        )  # fmt: skip
     at = place(reader, str(next(iter(finding.get("snapshots") or ()), "")))
     if at is None or row is None or finding.get("kind") not in ("state-bleed", "dirty-reset"):
         return None
@@ -175,6 +185,10 @@ def _compared(reader: Reader, finding: Mapping[str, Any], row: tuple[str, str] |
             side[1] += 1
     (b, b_of), (s, s_of) = counts[False], counts[True]
     return Compared(task=episode.task, seed=episode.seed, wall=wall, before=(b, b_of), since=(s, s_of))
+
+
+def _pair(told: Any) -> tuple[int, int]:
+    return (int(told[0]), int(told[1])) if isinstance(told, list | tuple) and len(told) == 2 else (0, 0)
 
 
 def _key(row: Row | None) -> bytes:

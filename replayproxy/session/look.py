@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from replayproxy.core.names import archive_splits
+from replayproxy.core.names import archive_splits, is_finding
 from replayproxy.core.values import UNATTRIBUTED, Run
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import Reader, Resolved, open_store
@@ -83,9 +83,12 @@ class Stores:
         return self._archives[path], rest
 
     def _find_inside(self, reader: Reader, rest: str, text: str) -> Found:
-        """FILE, FILE/RUN.., and where one run is in it, FILE/EPISODE.. too; a run's name goes before an episode's."""
+        """FILE, FILE/F1, FILE/RUN.., and where one run is in it, FILE/EPISODE.. too; a run's name goes before an
+        episode's."""
         runs = [run.name for run in reader.runs()]
         path = text[: len(text) - len(rest)].rstrip("/")
+        if is_finding(rest) and rest not in runs:
+            return Found(reader=reader, resolved=replace(reader.resolve(rest), text=text), archive=path)
         if re.split("[/#]", rest)[0] not in (*runs, "latest"):
             if len(runs) != 1:
                 named = ", ".join(runs[:5]) + (", .." if len(runs) > 5 else "")

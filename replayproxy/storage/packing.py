@@ -6,7 +6,7 @@ Run and episode records are the exception: they name their own numbers, and are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ from replayproxy.storage import cold
 from replayproxy.storage.archive import ArchiveWriter
 from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.frame import Broken, open_blob
-from replayproxy.storage.layout import episode_key, exchange_order, u64
+from replayproxy.storage.layout import episode_key, exchange_order, trial_key, u64
 from replayproxy.storage.reader import AT_ONCE, Reader
 from replayproxy.storage.scans import Chain, seal_trouble, under
 
@@ -35,9 +35,13 @@ class Packer:
         self._runs = self._episodes = 0
         self._blobs: set[bytes] = set()
 
-    def run(self, reader: Reader, run: Run, episodes: Iterable[Episode], *, whole: bool) -> None:
+    def run(
+        self, reader: Reader, run: Run, episodes: Iterable[Episode], *, whole: bool,
+        check: Mapping[str, Any] | None = None, trials: Sequence[Mapping[str, Any]] = (), roots: Iterable[bytes] = (),
+    ) -> None:  # fmt: skip
         """`whole`: all its episodes are among them, so that the check last saved for the run speaks of what is there;
-        so do the trials of its findings.
+        so do the trials of its findings. Else `check` and `trials` are what is said of those that are there. `roots`:
+        states of others that belong to it.
 
         Raises DamagedRecord when a record is not what was written: nothing is archived that would not be believed.
         """
@@ -46,12 +50,19 @@ class Packer:
         self._put(b"R", key, cold.encode(replace(run, key=self._runs)), "runs")
         if whole:
             with reader.env.reading() as txn:
-                check = txn.get(u64(run.key), db=reader.env.dbs["checks"])
-                trials = list(under(txn, reader.env.dbs["trials"], u64(run.key))) if "trials" in reader.env.dbs else []
-            if check is not None:
-                self._put(b"C", key, check, "checks")
-            for at, raw in trials:
+                saved = txn.get(u64(run.key), db=reader.env.dbs["checks"])
+                tried = list(under(txn, reader.env.dbs["trials"], u64(run.key))) if "trials" in reader.env.dbs else []
+            if saved is not None:
+                self._put(b"C", key, saved, "checks")
+            for at, raw in tried:
                 self._put(b"T", key + at[8:], raw, "trials")
+        elif check is not None:
+            self._put(b"C", key, cold.encode_document(check), "checks")
+            for number, trial in enumerate(trials):
+                place = trial_key(self._runs, max(0, int(trial.get("wall", 0))), number)
+                self._put(b"T", place, cold.encode_document(trial), "trials")
+        for root in roots:
+            self._tree(reader, root, lambda why: DamagedRecord(f"a reference in {reader.env.path} is damaged: {why}"))
         for episode in episodes:
             self._episode(reader, run, episode)
 

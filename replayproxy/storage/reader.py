@@ -256,9 +256,13 @@ class Reader(Contents):
         return list((self.check(run) or {}).get("findings", ()))
 
     def last_check(self) -> tuple[Run, dict[str, Any]] | None:
-        """The check document last saved in this store, and its run. `F1` and so on refer to it."""
+        """The check document last saved in this store, and its run; of an archive the only one. `F1` and so on refer
+        to it."""
         with self._env.reading() as txn:
             key = txn.get(META_LAST_CHECK, db=self._env.dbs["meta"])
+            if key is None:
+                saved = list(islice(keys_under(txn, self._env.dbs["checks"], b""), 2))
+                key = saved[0] if len(saved) == 1 else None
             record = None if key is None else txn.get(key, db=self._env.dbs["runs"])
             raw = None if key is None else txn.get(key, db=self._env.dbs["checks"])
         if key is None or record is None or raw is None:
