@@ -25,6 +25,7 @@ PERCENT, BASE64, INSIDE = "percent-encoded", "in base64", "inside a longer name"
 """How a value was changed; "" where it stood as it is."""
 
 LONG_TEXT = 20_000
+SHORT_TEXT = 300
 SHORTEST = 10
 
 _PIECE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~+/=:-]{9,}")
@@ -71,20 +72,28 @@ def in_text(text: str) -> Iterator[str]:
 
 def of_text(text: str, path: Path = ()) -> Iterator[Token]:
     """Every such value of a text, as it stands and undisguised."""
+    found = _in_short(text) if len(text) <= SHORT_TEXT else _all(text)
+    for value, form in found:
+        yield Token(value, path, form)
+
+
+@lru_cache(maxsize=32768)
+def _in_short(text: str) -> tuple[tuple[str, str], ...]:
+    """Most texts of a run are shown again and again."""
+    return tuple(_all(text))
+
+
+def _all(text: str) -> Iterator[tuple[str, str]]:
     for value in in_text(text):
-        yield Token(value, path)
-        yield from _disguised(value, path)
-    if len(text) <= LONG_TEXT and ("/" in text or "+" in text):
-        yield from (Token(inner, path, BASE64) for inner in _decoded(text))
-    if "%" in text and len(text) <= LONG_TEXT and (plain := unquote(text)) != text:
-        yield from (Token(value, path, PERCENT) for value in _parts(plain))
-
-
-def _disguised(value: str, path: Path) -> Iterator[Token]:
-    if _UUID.fullmatch(value):
-        return
-    yield from (Token(inner, path, INSIDE) for inner in _inside(value))
-    yield from (Token(inner, path, BASE64) for inner in _decoded(value))
+        yield value, ""
+        if not _UUID.fullmatch(value):
+            yield from ((inner, INSIDE) for inner in _inside(value))
+            yield from ((inner, BASE64) for inner in _decoded(value))
+    if len(text) <= LONG_TEXT:
+        if "/" in text or "+" in text:
+            yield from ((inner, BASE64) for inner in _decoded(text))
+        if "%" in text and (plain := unquote(text)) != text:
+            yield from ((value, PERCENT) for value in _parts(plain))
 
 
 def _inside(value: str) -> Iterator[str]:
@@ -96,7 +105,6 @@ def _inside(value: str) -> Iterator[str]:
         yield from (part for part in re.split("[=:]", value) if part != value and is_opaque(part))
 
 
-@lru_cache(maxsize=16384)
 def _decoded(value: str) -> tuple[str, ...]:
     """The values of the text that a base64 token holds."""
     return tuple(_parts(_plain(value) or ""))
