@@ -108,6 +108,27 @@ def cal_two(api: Api) -> None:
     api.get("/slots?day=1")
 
 
+def cal_same(api: Api) -> None:
+    """Two assistants of one agent want the same free hour; whoever comes second takes the next."""
+    both = threading.Barrier(2)
+
+    def book(name: str) -> None:
+        tool = Api(api.url, lane=name)
+        free = [slot["id"] for slot in tool.get("/slots?day=1")["items"] if slot["holder"] is None]
+        both.wait(30)
+        for slot in free:
+            if tool.call("POST", f"/slots/{slot}/book", {"holder": name})[0] == 201:
+                break
+        tool.close()
+
+    tools = [threading.Thread(target=book, args=(f"assistant-{name}",)) for name in "ab"]
+    for tool in tools:
+        tool.start()
+    for tool in tools:
+        tool.join()
+    api.get("/slots?day=1")
+
+
 def desk_refund(api: Api) -> None:
     """Give back what was charged twice, then resolve the ticket."""
     ticket = api.get("/tickets/T-1")
@@ -119,8 +140,8 @@ def desk_refund(api: Api) -> None:
 
 
 TASKS: dict[str, Callable[[Api], None]] = {
-    "crm-new": crm_new, "crm-renewal": crm_renewal, "crm-win": crm_win,
-    "crm-score": crm_score, "cal-two": cal_two, "desk-refund": desk_refund,
+    "crm-new": crm_new, "crm-renewal": crm_renewal, "crm-win": crm_win, "crm-score": crm_score,
+    "cal-two": cal_two, "cal-same": cal_same, "desk-refund": desk_refund,
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from replayproxy.demo.story import Told
 
 def ending(told: Told, store: str, seconds: float) -> list[str]:
     """The story, then what was found, then what to type next."""
-    lines = [*_poisoned(told), _found(told)]
+    lines = [*_poisoned(told), *_booked_twice(told), _found(told)]
     lines += [f"  NOT FOUND: {fault}" for fault in told.missing()]
     lines += [f"  UNEXPECTED: {f['kind']} on {f['run']}/{f['episode']} ({f['grade']})" for f in told.unexpected()]
     lines.append(f"Took {seconds:.0f} s.")
@@ -33,6 +33,22 @@ def _poisoned(told: Told) -> list[str]:
         lines.append(f"All {told.answers} answers of the two were 2xx.")
     if writer:
         lines.append(f"The exchange that poisoned B:  {writer}")
+    return lines
+
+
+def _booked_twice(told: Told) -> list[str]:
+    race = next((f for f in told.findings if f["kind"] == "race" and len(f["exchanges"]) > 1), None)
+    if race is None:
+        return []
+    claims = [str(exchange["address"]) for exchange in race["exchanges"] if exchange["role"] == "claim"]
+    lines = [f"Two assistants booked one hour at once, and both were told it was theirs:  {' '.join(claims[:2])}"]
+    pair = next(iter(told.race["pairs"]), None) if told.race else None
+    if pair is not None:
+        orders = dict.fromkeys(one["statuses"] for one in pair["in_turn"])
+        lines.append(
+            f"Sent again to a fresh instance: in turn {' or '.join(orders)}; together both granted "
+            f"in {pair['k']} of {pair['n']}."
+        )
     return lines
 
 

@@ -1,10 +1,11 @@
 """A mock SaaS suite for agents: CRM deals, a calendar, a helpdesk with billing, over HTTP and SQLite.
 
-Three faults can be switched on, each built in where such a fault lives:
+Four faults can be switched on, each built in where such a fault lives:
 
 `stale-cache`     reads of one deal come from a cache that PATCH forgets to drop
 `leaky-reset`     the reset seeds the deals table without emptying it (`data.reset`)
 `nondeterminism`  a deal's score draws from the process's random numbers instead of the task's seed
+`double-booking`  a slot is looked at, then taken: two who come together are both told that it is theirs
 
     python -m replayproxy.demo.environment --port 9000 --db suite.db --fault stale-cache
 """
@@ -26,8 +27,10 @@ from aiohttp import web
 
 from replayproxy.demo import data
 
-FAULTS = ("stale-cache", "leaky-reset", "nondeterminism")
+FAULTS = ("stale-cache", "leaky-reset", "nondeterminism", "double-booking")
 CACHE_SECONDS = 2.0
+CONFIRM_SECONDS = 0.1
+"""How long the room's own system takes to confirm a booking."""
 
 
 class Suite:
@@ -142,13 +145,24 @@ class Suite:
 
     async def book(self, request: web.Request) -> web.Response:
         key, asked = request.match_info["id"], await request.json()
-        done = self.database.execute(
-            "UPDATE slots SET holder=? WHERE id=? AND holder IS NULL", (asked["holder"], key)
-        ).rowcount
+        # A whole suite takes the slot and sees whether it was free in one statement. `double-booking` does it in two.
+        if "double-booking" in self.faults:
+            done = await self._look_and_take(key, asked["holder"])
+        else:
+            done = self.database.execute(
+                "UPDATE slots SET holder=? WHERE id=? AND holder IS NULL", (asked["holder"], key)
+            ).rowcount
         slot = self._one("slots", key)
         if slot is None:
             return _missing("slot", key)
         return web.json_response(slot, status=201 if done else 409)
+
+    async def _look_and_take(self, key: str, holder: str) -> int:
+        slot = self._one("slots", key)
+        if slot is None or slot["holder"] is not None:
+            return 0
+        await asyncio.sleep(CONFIRM_SECONDS)
+        return self.database.execute("UPDATE slots SET holder=? WHERE id=?", (holder, key)).rowcount
 
     # helpdesk and billing
 

@@ -45,7 +45,7 @@ def clean_plan(episodes: int = 50) -> list[Rollout]:
 
 
 def fault_plan() -> list[Rollout]:
-    """Three episodes of B's task, then A, then B on the leaky instance; one and three on the other two."""
+    """Three episodes of B's task, then A, then B on the leaky instance; one, three and one on the other three."""
     before = [Rollout(name=f"b-before-{n}", task="crm-renewal", seed=7, attempt=n, instance="leaky") for n in (1, 2, 3)]
     return [
         *before,
@@ -53,6 +53,7 @@ def fault_plan() -> list[Rollout]:
         Rollout(name="b", task="crm-renewal", seed=7, attempt=4, instance="leaky"),
         Rollout(name="win", task="crm-win", seed=7, attempt=1, instance="stale"),
         *[Rollout(name=f"score-{n}", task="crm-score", seed=7, attempt=n, instance="random") for n in (1, 2, 3)],
+        Rollout(name="pair", task="cal-same", seed=7, attempt=1, instance="double"),
     ]
 
 

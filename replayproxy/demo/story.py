@@ -21,8 +21,12 @@ SEEDED: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {
     "leaky-reset": ("leaky", frozenset({"state-bleed", "dirty-reset"}), frozenset({"b"})),
     "stale-cache": ("stale", frozenset({"stale-read"}), frozenset({"win"})),
     "nondeterminism": ("random", frozenset({"nondeterminism"}), frozenset({"score-1", "score-2", "score-3"})),
+    "double-booking": ("double", frozenset({"race"}), frozenset({"pair"})),
 }
-MUST = {"leaky-reset": "state-bleed", "stale-cache": "stale-read", "nondeterminism": "nondeterminism"}
+MUST = {
+    "leaky-reset": "state-bleed", "stale-cache": "stale-read", "nondeterminism": "nondeterminism",
+    "double-booking": "race",
+}  # fmt: skip
 
 
 class Spoiled(Exception):
@@ -42,6 +46,7 @@ class Told:
     replay: dict[str, Any] | None = None
     redrive: dict[str, Any] | None = None
     diff: dict[str, Any] | None = None
+    race: dict[str, Any] | None = None
     answers: int = 0
     other_than_2xx: int = 0
 
@@ -78,6 +83,8 @@ def play(stage: Stage, faults: Sequence[str], say: Callable[[str], None]) -> Tol
     if "leaky-reset" in faults:
         _leaky(stage, told, say)
     _redrive(stage, told, say)
+    if "double-booking" in faults:
+        _race(stage, told, say)
     say("check    both runs")
     told.findings = _findings(_step(stage.command("check", "demo"), (0, 1), "check demo"))
     checked = _step(stage.command("check", "clean"), (0, 1), "check clean")
@@ -119,6 +126,19 @@ def _redrive(stage: Stage, told: Told, say: Callable[[str], None]) -> None:
         "redrive", "clean/crm-new-s1-a1", "--env", f"app={url}", "--snapshot", f"app=http:{url}/admin/state"
     )
     told.redrive = _step(ran, (0,), "redrive clean/crm-new-s1-a1")
+    stage.stop()
+
+
+def _race(stage: Stage, told: Told, say: Callable[[str], None]) -> None:
+    """One booking of the two assistants goes to a fresh instance of the same build, twice and together."""
+    say("race     demo/pair on a fresh instance, its booking sent twice together, 5 times")
+    stage.start({"again": ["double-booking"]})
+    url = stage.url("again")
+    ran = stage.command(
+        "race", "demo/pair", "--env", f"app={url}", "--snapshot", f"app=http:{url}/admin/state", "--pairs", "1",
+        "--times", "5",
+    )  # fmt: skip
+    told.race = _step(ran, (0, 1), "race demo/pair")
     stage.stop()
 
 

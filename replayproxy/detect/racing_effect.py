@@ -113,8 +113,9 @@ def _bare(value: Any, table: str, names: Names | None = None, at: tuple[str | in
     text = value if isinstance(value, str) else normal(value)
     if names is not None and (known := names.text(text)) != text:
         return known
-    # The number that a row was given when it was made says only what else was made before.
-    if defines or (names is not None and names.is_new(nouns, text)):
+    # The number that a row was given when it was made says only what else was made before; `same_effect` sees whether
+    # two rows were given one.
+    if (defines and (names is None or isinstance(value, str))) or (names is not None and names.is_new(nouns, text)):
         return "(id)"
     if not isinstance(value, str):
         return "(time)" if 10**9 < value < 4 * 10**9 or 10**12 < value < 4 * 10**12 else value

@@ -188,6 +188,8 @@ class Reading:
                 # Pieces of a large body come from the store; the loop must go on reading meanwhile.
                 piece = await asyncio.to_thread(next, body, None) if self._message.apart else next(body, None)
             if self._gate is not None:
+                writer.transport.set_write_buffer_limits(high=0)
+                await writer.drain()  # now all but the last byte is with the system, not in a buffer of ours
                 self._gate.ready.set()
                 await self._gate.open.wait()
                 self._fwd = time.monotonic_ns()

@@ -275,7 +275,8 @@ def _kept(store: Store, done: Race) -> str:
         trials.trial(
             one.finding.id, "race", wall=time.time_ns(), k=len(one.shown), n=len(one.attempts), confirmed=True,
             told=f"together {len(one.shown)}/{len(one.attempts)}, in turn 0/{len(one.orders)}",
-            evidence=dict(one.finding.effect), found=one.finding,
+            evidence=dict(one.finding.effect), found=one.finding, blame=one.finding.blame,
+            blame_reason=one.finding.blame_reason,
         )
         for one in done.raced if one.finding is not None
     ]  # fmt: skip

@@ -55,15 +55,21 @@ def with_trials(findings: Sequence[Finding], trials: Sequence[Trial]) -> list[Fi
     """The findings as the trials leave them, in their order, then those that only a trial showed.
 
     A trial that confirmed raises what is below `confirmed`; one that did not show it again lowers nothing, because a
-    fault that comes now and then is one. Each carries the last trial's words as `effect["last"]`.
+    fault that comes now and then is one. Each carries the last trial's words as `effect["last"]`. What a trial showed
+    of the very exchanges of a finding is that finding, confirmed.
     """
     by_id: dict[str, list[Trial]] = {}
     for one in sorted(trials, key=lambda one: int(one.get("wall", 0))):
         by_id.setdefault(str(one.get("finding")), []).append(one)
     found = {finding.id: finding for finding in findings}
-    for one in (one for of in by_id.values() for one in of):
-        if (shown := _shown(one)) is not None:
-            found.setdefault(shown.id, shown)
+    for one in [one for of in by_id.values() for one in of]:
+        if (shown := _shown(one)) is None or shown.id in found:
+            continue
+        known = next((finding for finding in findings if _is_that(finding, shown)), None)
+        if known is None:
+            found[shown.id] = shown
+        else:
+            by_id[known.id] = sorted([*by_id.get(known.id, ()), one], key=lambda one: int(one.get("wall", 0)))
     return [_amended(finding, by_id.get(name, ())) for name, finding in found.items()]
 
 
@@ -75,6 +81,14 @@ def _shown(one: Trial) -> Finding | None:
         return Finding.from_json(document)
     except (KeyError, TypeError, ValueError):
         return None  # of a version that wrote findings otherwise: the trial is told, its finding is not guessed
+
+
+def _is_that(known: Finding, shown: Finding) -> bool:
+    """Whether a trial showed again what a check has found by itself: of one kind, and of no other exchanges."""
+    exchanges = {one.address for one in shown.exchanges}
+    return (known.kind, known.episode) == (shown.kind, shown.episode) and exchanges <= {
+        one.address for one in known.exchanges
+    }
 
 
 def _amended(finding: Finding, trials: Sequence[Trial]) -> Finding:

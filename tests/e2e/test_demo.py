@@ -30,6 +30,8 @@ def test_the_demo_finds_the_seeded_faults_and_nothing_on_fifty_clean_episodes(tm
     kinds = {(f["kind"], f["episode"]) for f in told["findings"]}
     assert ("state-bleed", "b") in kinds
     assert ("stale-read", "win") in kinds
+    assert ("race", "pair") in kinds
+    assert told["race"]["verdict"] == "shown"
     assert any(kind == "nondeterminism" and episode.startswith("score-") for kind, episode in kinds)
     bleed = next(f for f in told["findings"] if f["kind"] == "state-bleed")
     assert any(e["role"] == "write" and e["address"].startswith("demo/a") for e in bleed["exchanges"]), bleed
@@ -42,7 +44,7 @@ def test_the_demo_finds_the_seeded_faults_and_nothing_on_fifty_clean_episodes(tm
     assert took < 120, "the demo is to take under 60 s; twice that means something is wrong"
 
 
-@pytest.mark.parametrize("fault", ["stale-cache", "leaky-reset", "nondeterminism"])
+@pytest.mark.parametrize("fault", ["stale-cache", "leaky-reset", "nondeterminism", "double-booking"])
 def test_each_fault_is_found_alone(tmp_path: Path, fault: str) -> None:
     done = demo(tmp_path, "--fault", fault, "--keep", str(tmp_path / "kept"))
     assert done.returncode == 0, done.stdout + done.stderr

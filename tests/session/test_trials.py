@@ -73,6 +73,15 @@ def test_a_fault_that_only_a_trial_showed_is_a_finding_once() -> None:
     assert with_trials([], [{**one, "finding_document": {"kind": "of a later version"}}]) == []
 
 
+def test_what_a_trial_showed_of_the_exchanges_of_a_finding_is_that_finding() -> None:
+    known = replace(SUSPECTED, kind=Kind.RACE)
+    shown = replace(known, grade=Grade.CONFIRMED, sub="other", exchanges=known.exchanges[:1])
+    (found,) = with_trials([known], [of(shown, k=3, confirmed=True, found=shown)])
+    assert (found.id, found.grade, found.effect["last"]) == (known.id, Grade.CONFIRMED, "3/5")
+    elsewhere = replace(shown, exchanges=tuple(replace(w, address="r/x#9") for w in shown.exchanges))
+    assert len(with_trials([known], [of(elsewhere, k=3, confirmed=True, found=elsewhere)])) == 2
+
+
 def test_a_saved_finding_is_shown_with_what_came_of_it_since() -> None:
     document = {"number": "F1", **SUSPECTED.to_json()}
     told = told_of(document, [of(SUSPECTED, k=5, confirmed=True), of(FINDING, k=1, confirmed=False, wall=0)])
