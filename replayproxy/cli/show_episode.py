@@ -49,6 +49,7 @@ def _head(seen: Portrait) -> str:
     reward = [] if e.reward is None else [f"reward {e.reward:.2f}"]
     ended = e.state.value + (f" ({e.ended_by})" if e.ended_by else "")
     verdict = seen.verdict.upper() + (f" by {', '.join(seen.findings)}" if seen.findings else "")
+    verdict += f" after {safe(seen.after)}, which began dirty" if seen.after and not seen.findings else ""
     parts = [f"{safe(seen.run.name)}/{safe(e.name)}", task, *more, *reward, ended, f"verdict {verdict}"]
     return "   ".join(filter(None, parts))
 
@@ -80,7 +81,8 @@ def _annotated(seen: Portrait) -> Iterator[str]:
 def _shots(seen: Portrait, *when: str) -> Iterator[str]:
     for shot in seen.snapshots:
         if shot.when in when:
-            yield f"{shot.when:<5}  {shot_text(shot)}"
+            note = f"   {safe(seen.notes[shot.n])}" if shot.n in seen.notes else ""
+            yield f"{shot.when:<5}  {shot_text(shot)}{note}"
 
 
 def shot_text(shot: Snapshot) -> str:
@@ -160,7 +162,7 @@ def _next(seen: Portrait, all_changes: bool) -> str:
     if seen.episode.name == UNATTRIBUTED:
         return f"next: replayproxy show '{safe(address)}#1'"
     if seen.findings:
-        return f"next: replayproxy show {seen.findings[0]}"
+        return f"next: replayproxy show {seen.findings[0]}   replayproxy blame {seen.findings[0]}"
     return f"next: replayproxy show '{safe(address)}#1'" + ("" if all_changes else "   --state")
 
 

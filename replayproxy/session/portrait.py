@@ -10,6 +10,7 @@ from typing import Any
 from replayproxy.core import jsonvalue, prolly
 from replayproxy.core.values import UNATTRIBUTED, Episode, Exchange, Row, RowChange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
+from replayproxy.session.portrait_states import state_notes
 from replayproxy.storage import Reader
 
 MOST_CHANGES = 1000
@@ -49,13 +50,21 @@ class Portrait:
     findings: tuple[str, ...]
     snapshots: tuple[Snapshot, ...]
     lines: Iterator[Line]
+    notes: Mapping[int, str]  # snapshot number -> what is to be said of it
+    after: str = ""  # the episode that suspicion came from
 
 
 def portrait(reader: Reader, run: Run, episode: Episode) -> Portrait:
     """Raises DamagedRecord where the store is damaged, while `lines` is read too."""
     check = reader.check(run) or {}
     findings = list(enumerate(check.get("findings", ()), 1))
-    mine = tuple(f"F{number}" for number, finding in findings if finding.get("episode") == episode.name)
+    last = reader.last_check()
+    numbered = last is not None and last[0].key == run.key  # else F1 is of another run: the stable id says which
+    mine = tuple(
+        f"F{number}" if numbered else str(finding.get("id"))
+        for number, finding in findings
+        if finding.get("episode") == episode.name
+    )
     shots = tuple(reader.snapshots(episode))
     return Portrait(
         run=run,
@@ -64,6 +73,8 @@ def portrait(reader: Reader, run: Run, episode: Episode) -> Portrait:
         findings=mine,
         snapshots=shots,
         lines=_lines(reader, episode, _roles(run, episode, findings), _changes_after(reader, shots)),
+        notes=state_notes(reader, run, episode, shots, check),
+        after=str((check.get("suspected_from") or {}).get(episode.name, "")),
     )
 
 

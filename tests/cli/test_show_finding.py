@@ -139,3 +139,24 @@ def test_nothing_recorded_reaches_the_terminal_raw(call: Call, recorded: Path) -
         told = call("show", *arguments)
         assert "\x1b" not in told.text + told.err
         assert EVIL not in told.text
+
+
+def test_an_episode_says_how_its_siblings_start_and_what_it_changed(call: Call, found: Path) -> None:
+    document = call("check", "nightly", "--json").json
+    finding = next(f for f in document["findings"] if f["kind"] == "state-bleed")
+    lines = call("show", f"nightly/{finding['episode']}").text.splitlines()
+    start = next(line for line in lines if line.startswith("start "))
+    assert re.search(r"7 of 10 siblings start at [0-9a-f]{4}; here also deals/", start)
+    assert any(re.search(r"^end .* rows? changed since the start", line) for line in lines)
+    assert any(f"{finding['number']} read" in line for line in lines)
+    assert lines[-1].endswith(f"replayproxy show {finding['number']}   replayproxy blame {finding['number']}")
+    clean = next(name for name, word in document["verdicts"].items() if word == "clean")
+    assert "here also" not in call("show", f"nightly/{clean}").text
+
+
+def test_of_a_run_that_was_not_checked_last_findings_are_named_by_their_ids(call: Call, found: Path) -> None:
+    ids = [f["id"] for f in call("check", "stale", "--json").json["findings"]]
+    call("check", "dice")
+    lines = call("show", "stale/e0").text.splitlines()
+    assert f"replayproxy show {ids[0]}" in lines[-1]
+    assert call("show", ids[0]).code == 0
