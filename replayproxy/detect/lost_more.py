@@ -9,6 +9,7 @@ from replayproxy.detect import graph
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, plain, seconds
 from replayproxy.detect.lost_addition import Missing
 from replayproxy.detect.lost_condition import Ignored
+from replayproxy.detect.lost_writeback import PutBack
 from replayproxy.detect.ops import Op
 from replayproxy.detect.race_findings import Told, interval, pointer
 from replayproxy.detect.race_row import Crossed, version_of
@@ -138,3 +139,29 @@ def torn_read(told: Told, found: Crossed) -> Finding:
 def circle(found: Crossed) -> str:
     names = {edge.a: f"#{op.seq}" for edge, op in zip(found.anomaly.cycle, found.ops, strict=True)}
     return graph.told(found.anomaly, lambda number: names[number])
+
+
+def written_back(told: Told, found: PutBack) -> Finding:
+    """A row put back whole over another's change; it falls on who put it back, and is at most suspected."""
+    op = found.write
+    due = found.rival.said.get(found.column, found.rival.asked.get(found.column))
+    return Finding(
+        kind=Kind.LOST_UPDATE, sub="G-single", grade=Grade.SUSPECTED,
+        blame=Blame.AGENT if found.versioned else Blame.UNDECIDED,
+        blame_reason="the read gave a version, and the write demanded none" if found.versioned
+        else "nothing that was read could be demanded",
+        run=told.run, episode=told.episode, lane=op.lane, pointer=pointer(found.row, found.column),
+        values=(plain(due), plain(op.asked.get(found.column))),
+        exchanges=(
+            told.witness(found.read, "read", jsonvalue.pointer(found.column), op.asked.get(found.column)),
+            told.witness(found.rival, "witness", jsonvalue.pointer(found.column), due),
+            told.witness(op, "write", jsonvalue.pointer(found.column), op.asked.get(found.column)),
+        ),
+        snapshots=(), assumptions=("what a PUT repeats of what was read, it does not mean to change", told.assumed()),
+        ruled_out=("overlap of the rival's write with either: none",), reproduce=told.reproduce(op.env),
+        title=f"{op.method} {op.target} put back {found.column}, which another had changed since it was read",
+        cannot_say="whether the old value was meant",
+        times=seconds(read=interval(found.read), rival=interval(found.rival), write=interval(op)),
+        effect={"cycle": f"#{found.read.seq} -rw {found.column}-> #{found.rival.seq} -ww {found.column}-> #{op.seq}"},
+        scope=told.scope, covers=frozenset({(op.episode, op.seq)}), at=op.fwd,
+    )  # fmt: skip

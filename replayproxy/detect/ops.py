@@ -54,7 +54,7 @@ class Op:
     the answer's ETag and Last-Modified. `fresh_for`: seconds for which the answer says that a cache may
     keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object that a write was
     answered with; `about`: the rows of the state that its path names. `condition`: the version that a write demanded
-    (If-Match), `tag` the one that its answer bears (ETag), `once` the key under which a repeat is the same write."""
+    (If-Match), `tag` the one that an answer bears (ETag), `once` the key under which a repeat is the same write."""
 
     episode: str
     seq: int

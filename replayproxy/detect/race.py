@@ -14,8 +14,9 @@ from replayproxy.detect.finding import Finding, Kind
 from replayproxy.detect.lost_addition import Steps, Window, missing, windows
 from replayproxy.detect.lost_condition import ignored
 from replayproxy.detect.lost_findings import lost_write
-from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read
+from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read, written_back
 from replayproxy.detect.lost_write import Kept, look
+from replayproxy.detect.lost_writeback import put_back
 from replayproxy.detect.ops import Op
 from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
 from replayproxy.detect.race_answers import applied_twice, phantoms, refused_but_done
@@ -28,6 +29,7 @@ from replayproxy.detect.race_row import Crossed, came_through, crossed
 from replayproxy.detect.timeline import Timeline
 
 ALONE = "one lane only"
+NO_SNAPSHOTS = "no snapshots, and no two claims of one thing were granted"
 
 type Settle = Callable[[], Finding | None]
 """What a candidate is, once the whole run is known; None: nothing."""
@@ -62,8 +64,14 @@ class Races:
             compared = self._alone(told, timeline, own)
             if not alone:
                 self._beside(told, timeline, own, held)
+        elif len(lanes) > 1 and not timeline.shots:
+            held = claims(timeline, timeline.writes.all)
+            self._doubles(told, timeline, held)
+            if any(len(claimed) > 1 for claimed in held.values()):
+                why = ""
         self._cover(Kind.RACE, episode, why)
-        self._cover(Kind.LOST_UPDATE, episode, why or ("" if compared else "no snapshot shows what a write had set"))
+        lost = why or ("" if compared else "no snapshot shows what a write had set")
+        self._cover(Kind.LOST_UPDATE, episode, lost if timeline.shots else lost and "no snapshots")
 
     def _learn(self, timeline: Timeline, own: Sequence[Op], held: Claims) -> None:
         self._refusals.note(timeline, own, held)
@@ -101,17 +109,22 @@ class Races:
 
     def _beside(self, told: Told, timeline: Timeline, own: Sequence[Op], held: Claims) -> None:
         """What takes two lanes."""
-        for (row, column), claimed in held.items():
-            for double in doubles(timeline, row, column, claimed) if len(claimed) > 1 else ():
-                self._double(told, double)
+        self._doubles(told, timeline, held)
         for over in over_capacity(timeline):
             wronged = [op for op in over.wronged if op.episode == told.episode]
             if wronged:
                 rule = wronged[0].env, over.thing.table
                 finding = too_many(told, over, wronged)
                 self._add(partial(self._over, finding, over, rule))
+        for back in put_back(timeline, own):
+            self._add(partial(_sure, written_back(told, back)))
         for one in crossed(timeline, own):
             self._crossed(told, timeline, one)
+
+    def _doubles(self, told: Told, timeline: Timeline, held: Claims) -> None:
+        for (row, column), claimed in held.items():
+            for double in doubles(timeline, row, column, claimed) if len(claimed) > 1 else ():
+                self._double(told, double)
 
     def _double(self, told: Told, double: Double) -> None:
         wronged = [claim for claim in double.wronged if claim.op.episode == told.episode]
@@ -187,7 +200,7 @@ def _why_not(timeline: Timeline, own: Sequence[Op], lanes: int) -> str:
     if lanes < 2:
         return ALONE
     if not timeline.shots:
-        return "no snapshots: what a write did cannot be counted"
+        return NO_SNAPSHOTS
     if timeline.too_much:
         return "too much changed between two snapshots"
     if not any(op.place is not None for op in timeline.writes.all):

@@ -61,9 +61,11 @@ def claims(timeline: Timeline, writes: Iterable[Op]) -> dict[tuple[Row, str], li
     found: dict[tuple[Row, str], list[Claim]] = {}
     for op in writes:
         row = row_of(op)
-        if row is None or not op.ok or op.method == "DELETE" or not timeline.shows(row):
+        if row is None and not timeline.shots and op.place is not None:
+            row = Row(op.place.table, "")  # the path stands for the row, as all that is known of it
+        if row is None or not op.ok or op.method == "DELETE" or (timeline.shots and not timeline.shows(row)):
             continue
-        for column in _columns(timeline, row):
+        for column in _columns(timeline, row) if timeline.shots else _words(op):
             value = _given(op, column)
             if value is not None:
                 claim = Claim(op=op, row=row, column=column, holder=normal(value), shown=value, result=_result(op, row))
@@ -80,6 +82,11 @@ def _columns(timeline: Timeline, row: Row) -> list[str]:
     return [name for name in content if is_holder(name) or is_owner(name)]
 
 
+def _words(op: Op) -> list[str]:
+    """Without snapshots: what the write's own words call a holder."""
+    return sorted(name for name in {*op.said, *op.asked} if is_holder(name))
+
+
 def _given(op: Op, column: str) -> Any | None:
     """The holder that the write names; None: it names none, or is not about the holder.
 
@@ -87,7 +94,7 @@ def _given(op: Op, column: str) -> Any | None:
     must have asked for the column, and an action below the row (`/slots/8/book`) may leave it to the answer.
     """
     asked, said = op.asked.get(column), op.said.get(column)
-    action = _last(op) != spelled(op.about[-1].key)
+    action = not op.about or _last(op) != spelled(op.about[-1].key)
     if column not in op.asked and not action:
         return None
     value = said if column in op.said else asked

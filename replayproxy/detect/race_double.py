@@ -144,6 +144,10 @@ def may_release(timeline: Timeline, op: Op, row: Row) -> bool:
         return any(change.by is op and change.row == row for change in timeline.changes)
     if op.is_reset or op.place is None or row in op.about:
         return True
+    if row.of_path:
+        # No table is known: what lies under the same thing's path, or names it, may free it.
+        thing = row.table.rpartition("/")[0]
+        return op.place.table.startswith(thing) or mentions(op.asked, Row("", thing.rpartition("/")[2]))
     if op.place.table == row.table:
         return op.place.key in (None, row.key)
     return mentions(op.asked, row) or any(mentions(content, row) for content in _contents(timeline, op))

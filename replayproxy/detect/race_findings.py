@@ -91,7 +91,7 @@ def double_claim(told: Told, double: Double, wronged: Sequence[Claim]) -> Findin
     if not doubt and not double.agrees:
         doubt = "no snapshot after the claims shows one of the holders in this column"
     others = [claim for claim in double.claims if claim not in wronged]
-    at = pointer(last.row, last.column)
+    at = pointer(last.row, last.column) if told.shots else jsonvalue.pointer(last.column)
     witnesses = [told.witness(c.op, "claim", jsonvalue.pointer(c.column), c.shown) for c in (*others, *wronged)]
     covers = frozenset((claim.op.episode, claim.op.seq) for claim in wronged)
     return Finding(
@@ -115,7 +115,8 @@ def double_claim(told: Told, double: Double, wronged: Sequence[Claim]) -> Findin
 def _title(double: Double, last: Claim) -> str:
     path = last.op.target.partition("?")[0]
     beside = "side by side" if double.overlap else "one after the other"
-    return f"{len(double.claims)} claims of {last.row.table}/{last.row.key} were granted {beside}, the last by {path}"
+    thing = f"{last.row.table}/{last.row.key}".rstrip("/")
+    return f"{len(double.claims)} claims of {thing} were granted {beside}, the last by {path}"
 
 
 def _times(first: Claim, last: Claim) -> dict[str, Any]:

@@ -213,3 +213,19 @@ def test_what_was_looked_at_and_what_not_is_said() -> None:
     judged = hand.judge()
     assert judged.coverage["one"].not_checked["race"] == "one lane only"
     assert "race" in judged.coverage["two"].checked
+
+
+def test_without_snapshots_two_grants_of_one_path_are_suspected_and_what_could_not_be_looked_at_is_said() -> None:
+    hand = Hand()
+    hand.episode("e", [book(10, "ann", 16), book(12, "bob", 18)])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.pointer) == ("double-claim", Grade.SUSPECTED, "/holder")
+    assert "there are no snapshots" in found.cannot_say
+    free = exchange("DELETE", "/slots/a/book", status=204, at_ms=17, lane="ann")
+    assert told([book(10, "ann", 16), free, book(12, "bob", 18)], []) == []
+    hand = Hand()
+    hand.episode("e", [book(10, "ann", 16), book(12, "bob", 18, slot="b")])
+    judged = hand.judge()
+    assert judged.findings == ()
+    assert judged.coverage["e"].not_checked["race"] == "no snapshots, and no two claims of one thing were granted"
+    assert judged.coverage["e"].not_checked["lost-update"] == "no snapshots"

@@ -130,3 +130,41 @@ def test_two_that_demanded_one_version_and_were_both_done_show_that_the_demand_i
 def test_a_demand_that_was_kept_or_may_have_been_is_silent(case: str, second: list[Any]) -> None:
     last = "t1" if case == "it was kept" else "t2"
     assert told([FIRST, *second], (30, row(last, "p0"))) == [], case
+
+
+def put(at: float, title: str, place: str, lane: str = "reader", **more: Any) -> Any:
+    body = {"id": "a", "title": title, "place": place}
+    return exchange("PUT", "/items/a", sent={"title": title, "place": place}, body=body, at_ms=at, lane=lane, **more)
+
+
+MOVED = patch(15, 16, {"place": "p1"})
+
+
+def test_a_row_put_back_whole_over_anothers_change_is_suspected_and_not_the_environments_fault() -> None:
+    hand = Hand()
+    hand.episode("e", [*KNOWN, get(10, 11, "t0", "p0"), MOVED, put(20, "t1", "p0")],
+                 [*BEGIN, (17, row("t0", "p1")), (30, row("t1", "p0"))])  # fmt: skip
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.blame.value) == ("G-single", Grade.SUSPECTED, "undecided")
+    assert [(w.role, w.address) for w in found.exchanges] == [
+        ("read", "r/e#2"), ("witness", "r/e#3"), ("write", "r/e#4"),
+    ]  # fmt: skip
+    assert found.values == ("p1", "p0")
+
+
+@pytest.mark.parametrize(
+    ("case", "exchanges", "last"),
+    [
+        ("it was read again", [get(10, 11, "t0", "p0"), MOVED, get(17.5, 18, "t0", "p1"), put(20, "t1", "p1")],
+         ("t1", "p1")),
+        ("nothing but the other's change is taken back", [get(10, 11, "t0", "p0"), MOVED, put(20, "t0", "p0")],
+         ("t0", "p0")),
+        ("it demanded the version that it had read",
+         [get(10, 11, "t0", "p0"), MOVED,
+          put(20, "t1", "p0", request_headers={"Content-Type": "application/json", "If-Match": '"7"'})], ("t1", "p0")),
+        ("the other began before the read had ended",
+         [get(10, 15.5, "t0", "p0"), MOVED, put(20, "t1", "p0")], ("t1", "p0")),
+    ],
+)  # fmt: skip
+def test_a_row_put_back_as_it_may_be_meant_is_silent(case: str, exchanges: list[Any], last: tuple[str, str]) -> None:
+    assert told(exchanges, (17, row("t0", "p1")), (30, row(*last))) == [], case
