@@ -77,6 +77,7 @@ def command(
         parts = check(
             opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(), today=_today(),
             progress=_progress(), eventual={env: found.eventual(env) for env in found.env},
+            claims={env: found.claims(env) for env in found.env},
             silences=silences(found.silence), baseline=read_baseline(known) if known else None,
         )  # fmt: skip
         named = [opened.find(address) for address in addresses]

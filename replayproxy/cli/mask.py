@@ -129,6 +129,7 @@ def _judged(opened: Stores, named: Found, found: Config) -> Verdicts:
     terms = Terms(
         rules=parse_rules(found.rules), silences=None if found.path is None else silences(found.silence),
         eventual={env: found.eventual(env) for env in found.env},
+        claims={env: found.claims(env) for env in found.env},
         today=datetime.fromtimestamp(now / 1e9, tz=UTC).date(),
     )  # fmt: skip
     judged = verdicts(opened, named, terms, now=now, progress=_progress("judging"))

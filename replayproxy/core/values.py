@@ -266,6 +266,7 @@ class EnvWiring:
     eventual: Mapping[str, float] = field(
         default_factory=dict
     )  # "POST /x": seconds after its answer until it has acted
+    claims: tuple[str, ...] = ()  # "desks.steward": columns that name who has the row, one at a time
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from replayproxy.core.values import Run
 from replayproxy.detect.finding import Finding, Kind
 from replayproxy.detect.lost_addition import Steps, Window, missing, windows
 from replayproxy.detect.lost_condition import ignored
@@ -21,7 +22,7 @@ from replayproxy.detect.ops import Op
 from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
 from replayproxy.detect.race_answers import applied_twice, phantoms, refused_but_done
 from replayproxy.detect.race_capacity import Fulls, Over, over_capacity
-from replayproxy.detect.race_claims import Claims, Refusals, claims
+from replayproxy.detect.race_claims import Claims, Declared, Refusals, claims
 from replayproxy.detect.race_double import Double, doubles
 from replayproxy.detect.race_findings import Told, double_claim, settled, settled_over, too_many
 from replayproxy.detect.race_names import is_holder
@@ -38,8 +39,9 @@ type Settle = Callable[[], Finding | None]
 class Races:
     """What the sweep collects. `why`: per kind and episode, why it was not looked for; "" it was."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, declared: Declared = frozenset()) -> None:
         self._run = run
+        self._declared = declared
         self._refusals = Refusals()
         self._fulls = Fulls()
         self._steps = Steps()
@@ -59,13 +61,17 @@ class Races:
         why, compared = _why_not(timeline, own, len(lanes)), 0
         if timeline.shots and not timeline.too_much:
             alone = len(lanes) < 2
-            held = {} if alone and not any(op.refused for op in own) else claims(timeline, timeline.writes.all)
+            held = (
+                {}
+                if alone and not any(op.refused for op in own)
+                else claims(timeline, timeline.writes.all, self._declared)
+            )
             self._learn(timeline, own, held)
             compared = self._alone(told, timeline, own)
             if not alone:
                 self._beside(told, timeline, own, held)
         elif len(lanes) > 1 and not timeline.shots:
-            held = claims(timeline, timeline.writes.all)
+            held = claims(timeline, timeline.writes.all, self._declared)
             self._doubles(told, timeline, held)
             if any(len(claimed) > 1 for claimed in held.values()):
                 why = ""
@@ -74,7 +80,7 @@ class Races:
         self._cover(Kind.LOST_UPDATE, episode, lost if timeline.shots else lost and "no snapshots")
 
     def _learn(self, timeline: Timeline, own: Sequence[Op], held: Claims) -> None:
-        self._refusals.note(timeline, own, held)
+        self._refusals.note(timeline, own, held, self._declared)
         self._fulls.note(timeline, own)
         self._steps.note(timeline)
         self._conditions |= {op.env for op in own if op.status == 412 or (op.status == 409 and op.condition)}
@@ -134,7 +140,8 @@ class Races:
 
         def settle() -> Finding | None:
             refusal = self._refusals.of(rule, own=double.same)
-            return settled(finding, double, self._run, refusal, strong=is_holder(rule[2]))
+            said = rule in self._declared
+            return settled(finding, double, self._run, refusal, strong=is_holder(rule[2]) or said, declared=said)
 
         self._add(settle)
 
@@ -188,6 +195,12 @@ class Races:
             if finding is not None:
                 lost |= ops
                 yield finding
+
+
+def declared(run: Run) -> Declared:
+    """The columns that the config declares to name who has the row."""
+    found = {(env, *line.rpartition(".")[::2]) for env, wiring in run.envs.items() for line in wiring.claims}
+    return frozenset(found)
 
 
 def _sure(finding: Finding) -> Finding:

@@ -47,6 +47,8 @@ class Claim:
         return self.holder == other.holder and self.result == other.result
 
 
+type Declared = frozenset[Rule]
+
 type Claims = Mapping[tuple[Row, str], list[Claim]]
 """Row and column -> the claims of that cell, in order of their beginning."""
 
@@ -56,7 +58,9 @@ def row_of(op: Op) -> Row | None:
     return op.about[-1] if op.about and not op.is_reset else None
 
 
-def claims(timeline: Timeline, writes: Iterable[Op]) -> dict[tuple[Row, str], list[Claim]]:
+def claims(
+    timeline: Timeline, writes: Iterable[Op], declared: Declared = frozenset()
+) -> dict[tuple[Row, str], list[Claim]]:
     """The claims of each cell, in order of their beginning."""
     found: dict[tuple[Row, str], list[Claim]] = {}
     for op in writes:
@@ -65,7 +69,7 @@ def claims(timeline: Timeline, writes: Iterable[Op]) -> dict[tuple[Row, str], li
             row = Row(op.place.table, "")  # the path stands for the row, as all that is known of it
         if row is None or not op.ok or op.method == "DELETE" or (timeline.shots and not timeline.shows(row)):
             continue
-        for column in _columns(timeline, row) if timeline.shots else _words(op):
+        for column in _columns(timeline, op.env, row, declared) if timeline.shots else _words(op):
             value = _given(op, column)
             if value is not None:
                 claim = Claim(op=op, row=row, column=column, holder=normal(value), shown=value, result=_result(op, row))
@@ -73,13 +77,13 @@ def claims(timeline: Timeline, writes: Iterable[Op]) -> dict[tuple[Row, str], li
     return found
 
 
-def _columns(timeline: Timeline, row: Row) -> list[str]:
+def _columns(timeline: Timeline, env: str, row: Row, declared: Declared) -> list[str]:
     content = timeline.row_at(row, 0)
     if content is None:
         content = timeline.row_at(row, len(timeline.shots) - 1)
     if not isinstance(content, Mapping):
         return []
-    return [name for name in content if is_holder(name) or is_owner(name)]
+    return [name for name in content if is_holder(name) or is_owner(name) or (env, row.table, name) in declared]
 
 
 def _words(op: Op) -> list[str]:
@@ -147,12 +151,14 @@ class Refusals:
     def __init__(self) -> None:
         self._seen: dict[Rule, list[Refusal]] = {}
 
-    def note(self, timeline: Timeline, own: Iterable[Op], held: Claims) -> None:
+    def note(
+        self, timeline: Timeline, own: Iterable[Op], held: Claims, declared: Declared = frozenset()
+    ) -> None:  # fmt: skip
         for op in own:
             row = row_of(op)
             if row is None or op.status not in TAKEN or op.effect is not Effect.DONE or not timeline.shows(row):
                 continue
-            for column in _columns(timeline, row):
+            for column in _columns(timeline, op.env, row, declared):
                 asked = op.asked.get(column)
                 if empty(asked) and not _speaks_of_claims(op):
                     continue

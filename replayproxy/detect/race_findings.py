@@ -132,10 +132,13 @@ def _ruled_out(double: Double) -> tuple[str, ...]:
     return tuple(told)
 
 
-def settled(finding: Finding, double: Double, run: str, refusal: Refusal | None, *, strong: bool) -> Finding | None:
+def settled(
+    finding: Finding, double: Double, run: str, refusal: Refusal | None, *, strong: bool, declared: bool = False
+) -> Finding | None:
     """The finding once all refusals of the run are known; None: nothing shows that a second claim is a fault.
 
-    `strong`: the column's very name says that one holds it; without it, a change of hands may be lawful.
+    `strong`: the column's very name says that one holds it; without it, a change of hands may be lawful. `declared`:
+    the config says that it is not.
     """
     if refusal is not None:
         address = exchange_address(run, refusal.episode, refusal.seq)
@@ -146,7 +149,7 @@ def settled(finding: Finding, double: Double, run: str, refusal: Refusal | None,
         )
     if double.same or not strong:
         return None
-    if double.overlap:
+    if double.overlap or declared:
         return finding
     if finding.grade is Grade.SUSPECTED:
         return None

@@ -16,7 +16,7 @@ from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
-from replayproxy.detect.race import Races
+from replayproxy.detect.race import Races, declared
 from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
 from replayproxy.detect.spans import Span, in_time, span_of
 from replayproxy.detect.stale_grade import doubt_of
@@ -77,7 +77,7 @@ class Sweep:
         self._live: list[Extract] = []
         self._waiting: list[Extract] = []
         self._bucket: list[Op] | None = None
-        self.swept = Swept(races=Races(source.run.name))
+        self.swept = Swept(races=Races(source.run.name, declared(source.run)))
 
     def run(self) -> Swept:
         run, provenance = self._source.run, self.swept.provenance

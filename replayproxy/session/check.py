@@ -82,18 +82,18 @@ def check(
     stores: Stores, addresses: Sequence[str], demands: Demands, *, rules: Sequence[Rule] = (),
     today: date | None = None, now: int, progress: Progress | None = None,
     eventual: Mapping[str, Mapping[str, float]] = MappingProxyType({}), silences: Sequence[Silence] = (),
-    baseline: Baseline | None = None,
+    baseline: Baseline | None = None, claims: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Checked]:  # fmt: skip
     """Judges every run that is named, whole, and saves its document: F1, F2, .. are then those of the last one.
 
     `eventual`: what today's config says of writes that act after their answer, by environment; it stands for what the
-    run was recorded with.
+    run was recorded with. `claims`: the columns that it declares to name a holder, by environment.
     """
     found = []
     for reader, run, only in _asked(stores, addresses):
         amend = partial(with_trials, trials=reader.trials(run))
         source = replace(
-            _source(stores, reader, _acting(run, eventual), progress), rules=rules, today=today, amend=amend
+            _source(stores, reader, _acting(run, eventual, claims), progress), rules=rules, today=today, amend=amend
         )
         with _ahead(reader, source) as comparing:
             judged = judge_run(replace(source, ahead=comparing), given=_given(stores, demands.reference, source))
@@ -103,8 +103,11 @@ def check(
     return found
 
 
-def _acting(run: Run, eventual: Mapping[str, Mapping[str, float]]) -> Run:
-    envs = {name: replace(env, eventual=eventual.get(name) or env.eventual) for name, env in run.envs.items()}
+def _acting(run: Run, eventual: Mapping[str, Mapping[str, float]], claims: Mapping[str, Sequence[str]]) -> Run:
+    envs = {
+        name: replace(env, eventual=eventual.get(name) or env.eventual, claims=tuple(claims.get(name, ())))
+        for name, env in run.envs.items()
+    }  # fmt: skip
     return replace(run, envs=envs)
 
 

@@ -43,9 +43,9 @@ OPTIONS: dict[str, str] = {
 
 ENV_KEYS: dict[str, str] = {
     "url": TEXT, "listen": TEXT, "as": TEXT, "tls": FLAG, "ca": TEXT, "insecure": FLAG, "host": TEXT, "reads": LIST,
-    "eventual": TIMES,
+    "eventual": TIMES, "claims": LIST,
 }  # fmt: skip
-"""What `[env.NAME]` may hold: the words of `--env`, `reads` and `eventual`."""
+"""What `[env.NAME]` may hold: the words of `--env`, `reads`, `eventual` and `claims`."""
 
 TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule", "secret")
 
@@ -79,6 +79,15 @@ class Config:
         """The requests of an environment that are declared to be reads."""
         found = self.env.get(env, {}).get("reads", ())
         return (found,) if isinstance(found, str) else tuple(found)
+
+    def claims(self, env: str) -> tuple[str, ...]:
+        """The columns of an environment (`desks.steward`) that name who has the row, one at a time."""
+        found = self.env.get(env, {}).get("claims", ())
+        columns = (found,) if isinstance(found, str) else tuple(found)
+        for column in columns:
+            if not all(column.rpartition(".")[::2]):
+                raise WrongUsage(f"[env.{env}] claims: {column!r} is no column", hint='claims = ["desks.steward"]')
+        return columns
 
     def eventual(self, env: str) -> dict[str, float]:
         """The writes of an environment that act after their answer, with the seconds within which they do."""

@@ -23,6 +23,7 @@ class Terms:
     rules: Sequence[Rule] = ()
     silences: Sequence[Silence] | None = None
     eventual: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
     today: date | None = None
 
 
@@ -54,7 +55,7 @@ def verdicts(
         return Verdicts(run=run, episodes=asked, document=saved, judged="")
     (made,) = check(
         stores, [found.address(run.name)], Demands(), rules=terms.rules, today=terms.today, now=now,
-        progress=progress, silences=terms.silences or (), eventual=terms.eventual,
+        progress=progress, silences=terms.silences or (), eventual=terms.eventual, claims=terms.claims,
     )  # fmt: skip
     return Verdicts(run=run, episodes=asked, document=made.to_json(), judged=why, unsaved=made.saved)
 

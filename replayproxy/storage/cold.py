@@ -65,7 +65,7 @@ SHAPES: dict[type, dict[str, Shape]] = {
         "snapshot_when": Shape(read=tuple),
         "faults": Shape(read=tuple),
     },
-    EnvWiring: {"reset": Shape(read=tuple), "reads": Shape(read=tuple)},
+    EnvWiring: {"reset": Shape(read=tuple), "reads": Shape(read=tuple), "claims": Shape(read=tuple)},
     Episode: {
         "state": Shape(read=EpisodeState),
         "faults": Shape(read=tuple),

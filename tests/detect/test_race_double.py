@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from replayproxy.core.values import Outcome
+from replayproxy.core.values import EnvWiring, Outcome
 from replayproxy.detect.finding import Grade, Kind
-from replayproxy.testing import exchange
+from replayproxy.testing import exchange, run
 from tests.detect.bench import Bench
 from tests.detect.booking import Booking
 from tests.detect.hand import Hand, with_interval
@@ -229,3 +230,23 @@ def test_without_snapshots_two_grants_of_one_path_are_suspected_and_what_could_n
     assert judged.findings == ()
     assert judged.coverage["e"].not_checked["race"] == "no snapshots, and no two claims of one thing were granted"
     assert judged.coverage["e"].not_checked["lost-update"] == "no snapshots"
+
+
+def test_a_column_of_any_name_is_a_holder_where_the_config_declares_it() -> None:
+    def desk(who: str | None) -> dict[str, Any]:
+        return {"desks": {"d": {"id": "d", "steward": who}}}
+
+    def take(at: float, who: str) -> Any:
+        made = exchange(
+            "PATCH", "/desks/d", sent={"steward": who}, body={"id": "d", "steward": who}, at_ms=at, lane=who
+        )
+        return with_interval(made, at, at + 1)
+
+    def judged(claims: tuple[str, ...]) -> list[str]:
+        wiring = EnvWiring(name="app", upstream="http://app.test", claims=claims)
+        hand = Hand(replace(run(), envs={"app": wiring}))
+        hand.episode("e", [take(10, "ann"), take(20, "bob")], [(0, desk(None)), (15, desk("ann")), (30, desk("bob"))])
+        return [f"{f.sub} {f.grade}" for f in hand.findings()]
+
+    assert judged(()) == []
+    assert judged(("desks.steward",)) == ["double-claim proven"]

@@ -122,3 +122,10 @@ def test_a_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:
 def test_a_named_pyproject_is_read_by_its_table(tmp_path: Path) -> None:
     write(tmp_path / "pyproject.toml", '[project]\nname = "x"\n[tool.replayproxy]\nrun = "r"\n')
     assert discover(Path("pyproject.toml"), tmp_path, {}).options == {"run": "r"}
+
+
+def test_columns_that_name_a_holder_are_declared_by_table_and_column() -> None:
+    assert Config(env={"app": {"claims": "desks.steward"}}).claims("app") == ("desks.steward",)
+    assert Config().claims("app") == ()
+    with pytest.raises(WrongUsage, match="'steward' is no column"):
+        Config(env={"app": {"claims": ["steward"]}}).claims("app")
