@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -121,7 +123,7 @@ ABLATIONS: Mapping[str, Change] = {
 
 
 def stretched(recorded: Recorded, factor: int = 10) -> Recorded:
-    """Everything takes `factor` times as long; wall clocks go along, values in answers do not."""
+    """Everything takes `factor` times as long, and the clock that answers and states tell goes along."""
     origin = min(trace.episode.opened for trace in recorded.traces)
     began = min(trace.episode.opened_wall for trace in recorded.traces)
 
@@ -157,15 +159,27 @@ def stretched(recorded: Recorded, factor: int = 10) -> Recorded:
             ],
         )  # fmt: skip
 
-    return each_trace(trace)(recorded)
+    def clock(met: re.Match[bytes]) -> bytes:
+        whole, fraction = met[0].removesuffix(b"Z").split(b".")
+        seconds = calendar.timegm(time.strptime(whole.decode(), "%Y-%m-%dT%H:%M:%S"))
+        instant = wall(seconds * 10**9 + int(fraction.ljust(9, b"0")))
+        told = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(instant // 10**9))
+        return f"{told}.{instant % 10**9:09d}"[: len(met[0]) - 1].encode() + b"Z"
+
+    # What was told with a fraction was read off the clock; the times that were seeded are whole seconds.
+    return rewritten(
+        each_trace(trace)(recorded), lambda raw: re.sub(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z", clock, raw)
+    )
 
 
-def renamed(recorded: Recorded, pattern: str = r"\b([A-Z])-([0-9a-f]{16})\b") -> Recorded:
+def renamed(recorded: Recorded, pattern: bytes = rb"\b([A-Z])-([0-9a-f]{16})\b") -> Recorded:
     """All minted ids are called something else of the same form, everywhere: paths, bodies, states."""
     swap = bytes.maketrans(b"0123456789abcdef", b"5a31f7c2e80b9d64")
+    return rewritten(recorded, lambda raw: re.sub(pattern, lambda m: m[1] + b"-" + m[2].translate(swap), raw))
 
-    def words(raw: bytes) -> bytes:
-        return re.sub(pattern.encode(), lambda m: m[1] + b"-" + m[2].translate(swap), raw)
+
+def rewritten(recorded: Recorded, words: Callable[[bytes], bytes]) -> Recorded:
+    """With all targets, header values, bodies and states rewritten."""
 
     def exchange(old: Exchange) -> Exchange:
         request, response = old.request, old.response

@@ -114,3 +114,5 @@ async def before(api: Api, rng: random.Random, script: str) -> None:
     """What one lane does before the others begin."""
     if script == "look":
         await api.call("PATCH", f"/deals/D-{rng.randrange(1, 7)}", {"amount": rng.randrange(100, 99999)})
+    elif script == "contend":
+        await api.get("/deals/D-1")

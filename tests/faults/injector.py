@@ -114,7 +114,7 @@ class Injector:
     def tied(self, suite: Marked, spot: str, right: str, last: str) -> str:
         return right
 
-    def extras(self) -> dict[str, Any]:
+    def extras(self, suite: Marked, key: str) -> dict[str, Any]:
         return {}
 
     def minted(self, suite: Marked) -> str:

@@ -150,6 +150,24 @@ def races(env: str) -> Iterator[Plan]:
             yield Plan(env=env, row="d", fault=fault, lanes=lanes, episodes=6, control=True, script="contend")
 
 
+def together(env: str) -> Iterator[Plan]:
+    """Two faults at once, and faults in places that look like noise; with environment 1 alone."""
+    if env != "crm":
+        return
+    for lanes in (2, 4):
+        yield Plan(env=env, row="two", fault="stale+race", seconds=0.05, lanes=lanes, episodes=8, script="contend")
+    for every in (1, 5):
+        yield Plan(
+            env=env, row="two", fault="bleed+reset", every=every, episodes=10 if every == 1 else 20, named=every == 1,
+            script="create",
+        )  # fmt: skip
+    for fault in ("masked-time", "masked-id"):
+        yield Plan(env=env, row="mask", fault=fault, p=0.2, episodes=16, script="look")
+    yield Plan(env=env, row="mask", fault="old-time", episodes=8)
+    for fault in ("unseeded-time", "unseeded-id"):
+        yield Plan(env=env, row="mask", fault=fault, every=5, episodes=20, script="create")
+
+
 def clean(env: str, episodes: int = 300) -> Iterator[Plan]:
     """Episodes without a fault: one lane and four, alone and side by side."""
     for lanes, workers, share in ((1, 1, 0.4), (1, 4, 0.3), (4, 1, 0.3)):
@@ -169,4 +187,4 @@ def slice_of(env: str) -> Iterator[Plan]:
 
 
 ENVS = ("crm", "booking")
-PARTS = (nondeterminism, stale, bleed, races, resets, clean)
+PARTS = (nondeterminism, stale, bleed, races, resets, together, clean)

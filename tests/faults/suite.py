@@ -153,7 +153,7 @@ class Marked(Suite):
         key = request.match_info["id"]
         right = random.Random(f"{self._task()}/{key}").randrange(100)
         document = {"deal": key, "score": self.injector.number(self, "/score", right)}
-        return web.json_response(document | self.injector.extras())
+        return web.json_response(document | self.injector.extras(self, key))
 
     async def forecast(self, request: web.Request) -> web.Response:
         key = request.match_info["id"]

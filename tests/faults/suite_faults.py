@@ -240,10 +240,10 @@ def _told[T](injector: Injector, suite: Marked, spot: str, right: T, given: T) -
 class FreshIds(Injector):
     """A look-alike: each answer has a request id, a time and a trace of its own."""
 
-    def extras(self) -> dict[str, Any]:
+    def extras(self, suite: Marked, key: str) -> dict[str, Any]:
         at = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
-        return {"request_id": str(Injector.minted(self, None)), "served_at": stamp}  # type: ignore[arg-type]
+        return {"request_id": self.minted(suite), "served_at": stamp}
 
 
 class LegalOrder(Injector):

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from replayproxy.demo.environment import _now
-from tests.faults import suite_faults, suite_races
+from tests.faults import suite_faults, suite_masks, suite_races
 from tests.faults.injector import Injector, tell_start
 from tests.faults.ledger import MARK, episode_of
 
@@ -95,6 +95,34 @@ class Partial(BadReset):
         suite.clean(task, seed)
         self.forget(suite)
         suite.database.executemany("INSERT OR REPLACE INTO deals VALUES (?,?,?,?,?,?,?)", deals)
+
+
+class TableAndUnseeded(Unseeded):
+    """The notes are not emptied, and the amounts are drawn anew."""
+
+    def bad_reset(self, suite: Marked, task: str, seed: int) -> None:
+        notes = dict(suite.more["notes"])
+        super().bad_reset(suite, task, seed)
+        suite.more["notes"] = {**notes, **suite.more["notes"]}
+
+
+class UnseededTime(BadReset):
+    """A look at noise: the time at which a deal was made is that of another day."""
+
+    def bad_reset(self, suite: Marked, task: str, seed: int) -> None:
+        suite.clean(task, seed)
+        self.forget(suite)
+        at = f"2025-{self.rng.randrange(1, 13):02d}-{self.rng.randrange(1, 29):02d}T09:00:00Z"
+        suite.database.execute("UPDATE deals SET created_at = ? WHERE id='D-2'", (at,))
+
+
+class UnseededId(BadReset):
+    """A note refers to another id than it should."""
+
+    def bad_reset(self, suite: Marked, task: str, seed: int) -> None:
+        suite.clean(task, seed)
+        self.forget(suite)
+        suite.more["notes"]["N-1"]["ref"] = self.minted(suite)
 
 
 class NoOp(BadReset):
@@ -192,6 +220,8 @@ FAULTS: dict[str, type[Injector]] = {
     "catalogue": Catalogue, "same-uuid": SameUuid, "nil-uuid": NilUuid,
     "gap": suite_races.Gap, "write-back": suite_races.WriteBack, "adds": suite_races.Adds,
     "retry": suite_races.Retry, "done-500": suite_races.DoneThen500, "one-wins": Injector, "replayed": Injector,
-    "unseeded": Unseeded, "partial": Partial, "no-op": NoOp, "late": Late,
+    "stale+race": suite_masks.StaleAndRace, "bleed+reset": TableAndUnseeded, "masked-time": suite_masks.MaskedTime,
+    "masked-id": suite_masks.MaskedId, "old-time": suite_masks.OldTime, "unseeded-time": UnseededTime,
+    "unseeded-id": UnseededId, "unseeded": Unseeded, "partial": Partial, "no-op": NoOp, "late": Late,
     "renamed": Renamed, "reordered": Reordered, "clocks": Clocks,
 }  # fmt: skip

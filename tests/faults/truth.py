@@ -63,15 +63,17 @@ def units(recorded: Recorded) -> list[Unit]:
     plan, exchanges = recorded.plan, numbered(recorded.traces)
     if plan.control:
         return []
-    if plan.row == "a":
-        return list(_answers(recorded, marks(exchanges)))
-    if plan.row == "b":
-        return [unit for ledger in recorded.ledgers for unit in _stale(ledger, exchanges)]
-    if plan.row == "d":
-        return [unit for ledger in recorded.ledgers for unit in _raced(ledger, marks(exchanges))]
-    if plan.row in ("c", "f"):
-        return list(_starts_and_flows(recorded, marks(exchanges)))
-    return []
+    by_mark, found = marks(exchanges), list[Unit]()
+    if plan.row == "a" or plan.fault.startswith("masked"):
+        found += _answers(recorded, by_mark)
+    for ledger in recorded.ledgers:
+        if plan.row == "b" or plan.fault in ("stale+race", "old-time"):
+            found += _stale(ledger, exchanges)
+        if plan.row == "d" or plan.fault == "stale+race":
+            found += _raced(ledger, by_mark)
+    if plan.row in ("c", "f") or plan.fault in ("bleed+reset", "unseeded-time", "unseeded-id"):
+        found += _starts_and_flows(recorded, by_mark, by_table=plan.row == "two")
+    return found
 
 
 def _stale(ledger: Ledger, exchanges: Mapping[Place, Exchange]) -> Iterator[Unit]:
@@ -79,7 +81,7 @@ def _stale(ledger: Ledger, exchanges: Mapping[Place, Exchange]) -> Iterator[Unit
     found: dict[tuple[str, str, tuple[str, str]], Unit] = {}
     for act in ledger.acts:
         place = by_mark.get(act.mark)
-        if place is None or act.cell is None or number_of(act.mark) == 0:
+        if place is None or act.cell is None or number_of(act.mark) == 0 or act.by:
             continue
         fwd, end = exchanges[place].times.fwd, exchanges[place].times.up_end
         if fwd is None or end is None or ledger.could_hold(act.cell, act.given, fwd, end):
@@ -98,7 +100,7 @@ def _raced(ledger: Ledger, by_mark: Mapping[str, Place]) -> Iterator[Unit]:
     found: dict[tuple[str, object], Unit] = {}
     for act in ledger.acts:
         place = by_mark.get(act.mark)
-        if place is None or act.cell is None:
+        if place is None or act.cell is None or _is_reading(act):
             continue
         # A request that was done twice made two rows: one fault. What was lost or given twice is one by its row.
         about = act.mark if act.cell.column == "" else act.cell.row
@@ -110,19 +112,27 @@ def _raced(ledger: Ledger, by_mark: Mapping[str, Place]) -> Iterator[Unit]:
     yield from found.values()
 
 
-def _starts_and_flows(recorded: Recorded, by_mark: Mapping[str, Place]) -> Iterator[Unit]:
-    found: dict[str, Unit] = {}
+def _is_reading(act: Act) -> bool:
+    """Whether the act is an answer that showed something else than was held, and not a write."""
+    return act.cell is not None and not act.by and (act.right is not None or act.given is not None)
+
+
+def _starts_and_flows(recorded: Recorded, by_mark: Mapping[str, Place], *, by_table: bool = False) -> Iterator[Unit]:
+    """`by_table`: what is wrong in each table is a fault of its own."""
+    found: dict[tuple[str, str], Unit] = {}
     snapshots = {t.episode.name: list(starts(t.snapshots).values()) for t in recorded.traces}
     for ledger in recorded.ledgers:
         for act in ledger.acts:
             episode = episode_of(act.mark)
             if act.cell is None and act.mark in by_mark:
                 kinds = {Kind.STATE_BLEED, Kind.NONDETERMINISM}
-                unit = found.setdefault(episode, Unit(episode=episode, kinds=frozenset(kinds)))
+                at = episode, act.cell.table if by_table and act.cell else ""
+                unit = found.setdefault(at, Unit(episode=episode, kinds=frozenset(kinds)))
                 unit.spots.add(act.spot)
             elif act.cell is not None and (act.mark in by_mark or _in_start(ledger, act, snapshots.get(episode, ()))):
                 kinds = {Kind.STATE_BLEED, Kind.DIRTY_RESET}
-                unit = found.setdefault(episode, Unit(episode=episode, kinds=frozenset(kinds)))
+                at = episode, act.cell.table if by_table and act.cell else ""
+                unit = found.setdefault(at, Unit(episode=episode, kinds=frozenset(kinds)))
                 unit.cells.add((act.cell.key, act.cell.column))
             else:
                 continue
