@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replayproxy.core.rules import RuleBook
 from replayproxy.core.values import Episode, EpisodeState
-from replayproxy.detect import nondeterminism
 from replayproxy.detect.across import Across
-from replayproxy.detect.finding import Finding, Kind, in_order, snapshot_address
+from replayproxy.detect.finding import Finding, Kind, in_order
 from replayproxy.detect.hidden import Hidden
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
+from replayproxy.detect.siblings import Siblings
 from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
 from replayproxy.detect.states import States
 from replayproxy.detect.sweep import Sweep, Swept
@@ -102,104 +102,6 @@ def _starts(swept: Swept, near: Beside) -> list[Start]:
 
 REPRODUCED = frozenset({Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.STALE_READ, Kind.NONDETERMINISM})
 """Kinds that `reproduce` shows again by sending an episode, or two one after the other."""
-
-
-class Siblings:
-    """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`. `contradicted`:
-    answers that another finding explains and that a sibling with an equal past was not given."""
-
-    def __init__(self, source: Source, swept: Swept, references: References, near: Beside) -> None:
-        self._source = source
-        self._beside = near
-        self._swept = swept
-        self._references = references
-        self.why: dict[str, str] = {}
-        self.contradicted: set[tuple[str, int]] = set()
-
-    def run(self, covered: frozenset[tuple[str, int]]) -> list[Finding]:
-        groups: dict[tuple[object, ...], list[Summary]] = defaultdict(list)
-        for summary in self._swept.summaries.values():
-            self.why[summary.name] = _unfit(summary, self._beside)
-            if not self.why[summary.name]:
-                groups[(*summary.group, tuple(sorted(summary.starts)))].append(summary)
-        found: list[Finding] = []
-        for members in groups.values():
-            for alike in self._alike(members):
-                if len(alike) == 1:
-                    alone = "no other episode of this task and seed"
-                    self.why[alike[0].name] = alone if len(members) == 1 else "no other start of its kind is equal"
-                else:
-                    found += self._compare(alike, covered)
-        return found
-
-    def _alike(self, members: Sequence[Summary]) -> Iterator[list[Summary]]:
-        """The members by equal start; each is compared with the first of at most `MAX_FORMS` kinds."""
-        kinds: list[list[Summary]] = []
-        for summary in members:
-            like = next((kind for kind in kinds if self._equal(kind[0], summary)), None)
-            if like is not None:
-                like.append(summary)
-            elif len(kinds) < MAX_FORMS:
-                kinds.append([summary])
-            else:
-                self.why[summary.name] = "no other start of its kind is equal"
-        yield from kinds
-
-    def _equal(self, a: Summary, b: Summary) -> bool:
-        return all(
-            self._references.equal(start_of(a.episode, a.starts[name]), start_of(b.episode, b.starts[name]))
-            for name in a.starts
-        )  # fmt: skip
-
-    def _compare(self, alike: Sequence[Summary], covered: frozenset[tuple[str, int]]) -> list[Finding]:
-        first, *others = (summary.episode for summary in alike)
-        compared = nondeterminism.Compared(representative=first.name, starts={first.name: self._starts(alike[0])})
-        for pair in self._pairs(first, others):
-            compared.add(pair, covered)
-            for claim in pair.claims:
-                sides = (first.name, claim.root.a or 0), (pair.name, claim.root.b or 0)
-                told = [side in covered for side in sides]
-                if told[0] != told[1]:
-                    self.contradicted.add(sides[told.index(True)])
-        for name, count in compared.exchanges.items():
-            if not count:
-                self.why[name] = "no exchange with an equal past"
-        if not any(compared.exchanges.values()):
-            self.why[alike[0].name] = "no exchange with an equal past"
-        envs = [env for series in alike[0].series for env in sorted(series.envs)]
-        return list(nondeterminism.findings(self._source.run.name, compared, envs))
-
-    def _pairs(self, first: Episode, others: Sequence[Episode]) -> Iterator[nondeterminism.Pairwise]:
-        source, trace = self._source, None
-        for other in others:
-            pair = source.ahead.pairwise(first, other) if source.ahead is not None else None
-            if pair is None:
-                trace = trace or source.trace(first)
-                pair = nondeterminism.pairwise(
-                    trace, source.trace(other), load=source.load, rules=source.rules, today=source.today
-                )
-            yield pair
-
-    def _starts(self, summary: Summary) -> tuple[str, ...]:
-        return tuple(
-            snapshot_address(self._source.run.name, summary.name, snapshot) for snapshot in summary.starts.values()
-        )
-
-
-def _unfit(summary: Summary, near: Beside) -> str:
-    """Why the answers of an episode cannot be compared with those of another; "" when they can."""
-    if not summary.sealed:
-        return f"the episode is {summary.episode.state}"
-    if summary.group[0] is None and summary.group[1] is None:
-        return "neither task nor seed is known"
-    if not summary.starts or any(summary.usable_start(name) is None for name in summary.starts):
-        return "no start snapshot: the states before may have differed"
-    if not summary.exchanges:
-        return "no exchanges"
-    shared = any(snapshot.scope == "instance" for snapshot in summary.starts.values())
-    if shared and any(other.writes for other in near[summary.name]):
-        return "other episodes wrote to the instance meanwhile"
-    return ""
 
 
 def _judgement(

@@ -1,27 +1,26 @@
 """Nondeterminism: episodes of one task and seed, begun in equal states, asked the same and were answered differently.
 
-Every episode is compared with one representative, so the cost is linear. Only the first differing answer of a lane
-is claimed, and only if nothing before it differed: neither requests nor answers nor the order of writes, in any
-lane. Clocks, fresh ids and the like are explained by the comparison and never a finding.
+Every episode is compared with one of them (`siblings` chooses), so the cost is linear. Only the first differing answer
+of a lane is claimed, and only if nothing before it differed: neither requests nor answers nor the order of writes, in
+any lane. Clocks, fresh ids and the like are explained by the comparison and never a finding.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, Protocol
+from typing import Protocol
 
-from replayproxy.core import jsonvalue
 from replayproxy.core.compare import compare
 from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, Exchange, Outcome, Snapshot, SnapshotStatus, Trace
-from replayproxy.detect.finding import Blame, Finding, Grade, Kind, Witness, snapshot_address, witness
+from replayproxy.detect.finding import Grade, Witness, snapshot_address, witness
 from replayproxy.detect.minted_order import sorted_by_ids
 from replayproxy.detect.states import envs_of, starts
+from replayproxy.detect.volatility import named
 
 type Load = Callable[[bytes], bytes]
 
@@ -43,10 +42,12 @@ class Divergence:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairwise:
     """What the comparison of an episode (`name`) with a first one gave, before other findings are asked. `until`: the
-    first one's last exchange that still had an equal past; `exchanges`: the pairs of answers that were compared."""
+    first one's last exchange that still had an equal past; `apart`: lane -> the first one's exchange at which the two
+    first differ there, claimed or not; `exchanges`: the pairs of answers that were compared."""
 
     name: str
     until: int
+    apart: Mapping[str, int]
     exchanges: int
     starts: tuple[str, ...]
     claims: tuple[Divergence, ...]
@@ -62,38 +63,6 @@ class Ahead(Protocol):
         """None: not compared; whoever asks is to do it."""
 
 
-@dataclass(slots=True)
-class Compared:
-    """What the comparison of a group gave. `until`: episode -> the representative's last exchange that still had an
-    equal past in it. `explained`: divergences that another finding accounts for."""
-
-    representative: str
-    divergences: dict[str, list[Divergence]] = field(default_factory=dict)
-    until: dict[str, int] = field(default_factory=dict)
-    exchanges: dict[str, int] = field(default_factory=dict)
-    starts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    explained: int = 0
-
-    def add(self, pair: Pairwise, covered: frozenset[tuple[str, int]]) -> None:
-        """`covered`: exchanges that other findings explain."""
-        kept = [claim for claim in pair.claims if not _accounted(self.representative, pair.name, claim, covered)]
-        self.until[pair.name], self.exchanges[pair.name] = pair.until, pair.exchanges
-        self.starts[pair.name] = pair.starts
-        self.divergences[pair.name] = kept
-        self.explained += len(pair.claims) - len(kept)
-
-
-def look(
-    first: Trace, others: Iterable[Trace], *, load: Load, rules: Sequence[Rule], today: date | None,
-    covered: frozenset[tuple[str, int]],
-) -> Compared:  # fmt: skip
-    """Compares each of the others with the first. `covered`: exchanges that other findings explain."""
-    result = Compared(representative=first.episode.name, starts={first.episode.name: starts_of(first)})
-    for other in others:
-        result.add(pairwise(first, other, load=load, rules=rules, today=today), covered)
-    return result
-
-
 def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], today: date | None) -> Pairwise:
     """Compares two episodes that began alike."""
     comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
@@ -105,9 +74,21 @@ def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], t
         exchanges=sum(
             1 for a, b in comparison.pairs if a in spoke[0] and b in spoke[1] and (cut_a is None or (a or 0) < cut_a)
         ),
+        apart=_apart(first, comparison),
         starts=starts_of(other),
         claims=tuple(_claims(first, other, comparison, cut_a, cut_b)),
     )
+
+
+def _apart(first: Trace, comparison: Comparison) -> dict[str, int]:
+    lanes = {e.seq: e.lane for e in first.exchanges}
+    found: dict[str, int] = {}
+    for root in comparison.roots:
+        for seq in (root.a, *(fold.a for fold in root.folded)):
+            if seq in lanes:
+                lane = lanes[seq]
+                found[lane] = min(seq, found.get(lane, seq))
+    return found
 
 
 def _answered(trace: Trace) -> set[int | None]:
@@ -148,11 +129,13 @@ def _claims(
         if root.kind == "state":
             after = [_snapshot_after(trace, seq) for trace, seq in ((first, root.a), (other, root.b))]
             if _same_order(first, other, after[0], after[1], pairs):
-                yield _divergence(first, other, root, x, y, "state", _state_grade(after))
+                kind, grade = named(root, first, other, pairs, "state", _state_grade(after))
+                yield _divergence(first, other, root, x, y, kind, grade)
         elif _of_the_environment(x, y) and _same_order(first, other, _Moment.of(x), _Moment.of(y), pairs):
             if sorted_by_ids(root, x, y):
                 continue
-            yield _divergence(first, other, root, x, y, "answer", Grade.PROVEN)
+            kind, grade = named(root, first, other, pairs, "answer", Grade.PROVEN)
+            yield _divergence(first, other, root, x, y, kind, grade)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,78 +214,3 @@ def _state_grade(moments: Iterable[_Moment | None]) -> Grade:
     shots = [moment.snapshot for moment in moments if moment is not None and moment.snapshot is not None]
     clean = all(s.status is SnapshotStatus.TAKEN and not s.late and not s.in_flight for s in shots)
     return Grade.PROVEN if clean else Grade.SUSPECTED
-
-
-def _accounted(first: str, other: str, claim: Divergence, covered: frozenset[tuple[str, int]]) -> bool:
-    return (first, claim.root.a) in covered or (other, claim.root.b) in covered
-
-
-def findings(run: str, compared: Compared, envs: Iterable[str]) -> Iterator[Finding]:
-    """One finding for each episode whose answer is not the most common one (of equals, the one recorded first)."""
-    places: dict[tuple[int, str], dict[str, Divergence]] = defaultdict(dict)
-    for name, divergences in compared.divergences.items():
-        for divergence in divergences:
-            places[divergence.root.a or 0, divergence.root.pointer][name] = divergence
-    env = next(iter(envs), "NAME")
-    for (seq, pointer), by_episode in sorted(places.items()):
-        yield from _at_one_place(run, compared, seq, pointer, by_episode, env)
-
-
-def _at_one_place(
-    run: str, compared: Compared, seq: int, pointer: str, by_episode: Mapping[str, Divergence], env: str
-) -> Iterator[Finding]:
-    some = next(iter(by_episode.values()))
-    as_first = [name for name, until in compared.until.items() if name not in by_episode and until >= seq]
-    told: dict[str, Witness] = {compared.representative: some.first}
-    told |= {name: divergence.second for name, divergence in by_episode.items()}
-    counts = Counter({_text(some.first.value): 1 + len(as_first)})
-    for divergence in by_episode.values():
-        counts[_text(divergence.second.value)] += 1
-    common = max(counts, key=lambda text: (counts[text], text == _text(some.first.value)))
-    normal = next(name for name, seen in told.items() if _text(seen.value) == common)
-    for name, seen in told.items():
-        if _text(seen.value) != common:
-            divergence = by_episode.get(name, some)
-            yield _finding(run, compared, name, normal, told, pointer, divergence, counts, env)
-
-
-def _finding(
-    run: str, compared: Compared, name: str, normal: str, told: Mapping[str, Witness], pointer: str,
-    divergence: Divergence, counts: Counter[str], env: str,
-) -> Finding:  # fmt: skip
-    usual, odd = told[normal], told[name]
-    total = sum(counts.values())
-    return Finding(
-        kind=Kind.NONDETERMINISM, sub=divergence.kind, grade=divergence.grade,
-        blame=Blame.ENVIRONMENT, blame_reason="state, requests and earlier answers were equal",
-        run=run, episode=name, lane=odd.lane, pointer=pointer, values=(usual.value, odd.value),
-        exchanges=(usual, _as_read(odd)), snapshots=(*compared.starts.get(normal, ()), *compared.starts.get(name, ())),
-        assumptions=("the snapshots show the whole state that answers depend on",),
-        ruled_out=(
-            "another start: the start states are equal but for clocks and fresh ids",
-            "another request: all requests before it are equal, in every lane",
-            "another answer before it: none in its lane",
-            "clock, fresh id, validator: not explained by any of these",
-            "other episodes on the instance: none wrote meanwhile",
-        ),
-        reproduce=f"replayproxy redrive {run}/{name} --env {env}=URL --repeat 5",
-        title=f"another {divergence.kind} than in {normal} after {odd.method} {odd.target}, all before it equal",
-        cannot_say="whether the cause is chance, time, order, or state outside the snapshots (a cache, a session)",
-        effect={
-            "outcomes": len(counts), "of": total, "usual": max(counts.values()),
-            "values": [list(item) for item in counts.most_common(5)], "further": divergence.root.consequences,
-        },
-        covers=frozenset({(name, divergence.root.b or 0), (compared.representative, divergence.root.a or 0)}),
-        at=odd.fwd or 0,
-    )  # fmt: skip
-
-
-def _as_read(odd: Witness) -> Witness:
-    return Witness(
-        address=odd.address, role="read", method=odd.method, target=odd.target, status=odd.status, lane=odd.lane,
-        fwd=odd.fwd, up_end=odd.up_end, wall=odd.wall, pointer=odd.pointer, value=odd.value,
-    )  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    return jsonvalue.canonical(value).decode("utf-8", "replace")[:400]

@@ -80,7 +80,38 @@ def test_a_different_order_of_the_same_rows_counts() -> None:
     a = exchange("GET", "/deals", body=[{"id": 1}, {"id": 2}], at_ms=10)
     b = exchange("GET", "/deals", body=[{"id": 2}, {"id": 1}], at_ms=10)
     (finding,) = hand([a], [b]).findings()
-    assert finding.kind == "nondeterminism"
+    assert (finding.kind, finding.sub, finding.grade) == ("nondeterminism", "order", Grade.SUSPECTED)
+
+
+def counts(*numbers: int) -> list[Any]:
+    return [score(number, 10.0 * (at + 1)) for at, number in enumerate(numbers)]
+
+
+def test_a_number_that_only_goes_on_counting_is_told_with_a_low_grade() -> None:
+    (finding,) = hand(counts(1, 2, 3), counts(4, 5, 6)).findings()
+    assert (finding.sub, finding.grade, finding.values) == ("counter", Grade.SUSPECTED, (1, 4))
+
+
+def test_numbers_that_stay_or_jump_or_are_seen_once_are_no_counter() -> None:
+    for a, b in (((5, 5, 5), (6, 6, 6)), ((1, 2, 3), (4, 6, 7)), ((3, 2, 1), (6, 5, 4)), ((1,), (4,))):
+        (finding,) = hand(counts(*a), counts(*b)).findings()
+        assert (finding.sub, finding.grade) == ("answer", Grade.PROVEN)
+
+
+def test_a_first_episode_that_is_odd_later_on_does_not_make_the_others_odd() -> None:
+    """e1, which had come apart from e0 before, must not be counted as agreeing with it there."""
+    assert told(hand(counts(1, 9), counts(5, 1), counts(1, 1), counts(1, 1))) == [("e0", 1, 9), ("e1", 1, 5)]
+
+
+def test_what_comes_after_an_odd_answer_of_the_first_episode_is_still_found() -> None:
+    assert told(hand(counts(9, 1), counts(1, 1), counts(1, 1), counts(1, 7))) == [("e0", 1, 9), ("e3", 1, 7)]
+
+
+def test_every_one_of_several_odd_episodes_is_told_once_and_no_other() -> None:
+    """Each number is odd in one episode only; whoever stands for the usual one is odd somewhere else."""
+    episodes = [counts(*(9 if at == odd else 1 for at in range(6))) for odd in range(6)]
+    made = hand(*episodes, counts(*[1] * 6), counts(*[1] * 6))
+    assert sorted(told(made)) == [(f"e{n}", 1, 9) for n in range(6)]
 
 
 def test_only_the_first_differing_answer_of_a_lane_is_claimed() -> None:
