@@ -14,6 +14,7 @@ from replayproxy.cli.hints import runnable
 from replayproxy.cli.redrive_text import text
 from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import parse_pace
+from replayproxy.session.ablation import parse_knobs
 from replayproxy.session.config import discover
 from replayproxy.session.redrive import Ask, run_redrive
 from replayproxy.session.redrive_report import document, exit_code
@@ -29,6 +30,8 @@ from replayproxy.storage import open_store
 @click.option("--reset", "reset", multiple=True, metavar='NAME="METHOD URL [BODY]"',
               help="Restores its state, also where the snapshot could.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=None, metavar="N", help="N times, restored before each.")
+@click.option("--ablate", default=None, metavar="clock,seed,lanes,pacing",
+              help="What makes the repetitions differ: hold one fast after the other.")  # fmt: skip
 @click.option("-x", "stop_first", is_flag=True, help="Stop at the first difference.")
 @click.option("--save", default=None, metavar="RUN", help="Keep the live answers as a run of their own.")
 @click.option("--disposable", multiple=True, metavar="NAME",
@@ -43,8 +46,9 @@ from replayproxy.storage import open_store
 @json_option
 def command(
     addresses: tuple[str, ...], env: tuple[str, ...], snapshot: tuple[str, ...], reset: tuple[str, ...],
-    repeat: int | None, stop_first: bool, save: str | None, disposable: tuple[str, ...], pace: str | None,
-    credential: tuple[str, ...], answer_limit: str, stores: tuple[Path, ...], config: Path | None, as_json: bool,
+    repeat: int | None, ablate: str | None, stop_first: bool, save: str | None, disposable: tuple[str, ...],
+    pace: str | None, credential: tuple[str, ...], answer_limit: str, stores: tuple[Path, ...], config: Path | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Send the recorded requests of episodes to a live environment, and compare answers and states.
 
@@ -60,6 +64,7 @@ def command(
                     credential=credential, config=found),
         repeat=count(found.value("repeat", repeat, 1)),
         stop_first=stop_first,
+        ablate=parse_knobs(found.value("ablate", ablate)),
         save=found.value("save", save),
         pace=parse_pace(str(found.value("pace", pace, "instant"))).speed or None,
         limit=seconds(answer_limit, "--answer-limit"),

@@ -10,6 +10,8 @@ from replayproxy.cli.difftext import folds_of
 from replayproxy.core.bindings import Substitution
 from replayproxy.core.comparison import Root
 from replayproxy.core.treediff import ABSENT
+from replayproxy.session.ablation import Tally
+from replayproxy.session.outcomes import told_histogram
 from replayproxy.session.redrive import DIFFERENT, SAME, Ask, Redriven, Repetition
 from replayproxy.session.redrive_report import equal_answers, live_address, shown_substitution, snapshots_of, verdict
 from replayproxy.session.redrive_state import short
@@ -57,6 +59,7 @@ def _episode(one: Redriven) -> list[str]:
     if len(notes) > SHOWN_NOTES:
         lines.append(f"    {len(notes) - SHOWN_NOTES} more notes: --json")
     lines += [f"    undecided because {safe(reason)}" for reason in shown.reasons]
+    lines += _ablation(one)
     if one.problem is not None:
         lines.append(f"    stopped after {count(len(one.repetitions), 'repetition')}: {safe(str(one.problem))}")
     return lines
@@ -149,6 +152,26 @@ def _state(one: Redriven, shown: Repetition) -> list[str]:
     where = f"{safe(state.name)} {safe(state.table)}/{safe(state.key)} {safe(state.pointer)}"
     values = f"{_value(state.values[0])} | {_value(state.values[1])}"
     return [f"    state    first differing snapshot: {when}, {where}  {values}{rows}"]
+
+
+def _ablation(one: Redriven) -> list[str]:
+    """What was held fast, how many repetitions were alike then, and what that says."""
+    if one.ablation is None:
+        return []
+    rows = [("      ", "as it was", _tally(one.ablation.bare), "")]
+    for knob in one.ablation.knobs:
+        if knob.tally is None:
+            rows.append(("      ", knob.name, "not available", safe(knob.why)))
+            continue
+        by_chance = f"by chance {knob.chance:.0%}" if knob.chance is not None else ""
+        said = {True: f"removes it   {by_chance}", False: "does not remove it", None: f"perhaps   {by_chance}"}
+        rows.append(("      ", knob.name, _tally(knob.tally), said[knob.removes]))
+    return ["    ablate   one thing held fast at a time", *columns(rows), f"      {safe(one.ablation.told())}"]
+
+
+def _tally(tally: Tally) -> str:
+    alike = "all alike" if len(tally.outcomes) == 1 else told_histogram(tally.outcomes)
+    return f"{alike}, {tally.different}/{tally.n} unlike the recording"
 
 
 def _next(results: Sequence[Redriven], ask: Ask) -> list[str]:

@@ -33,7 +33,7 @@ OPTIONS: dict[str, str] = {
     "probe": FLAG,
     "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
     "rules": LIST, "pace": TEXT, "order": TEXT, "on-miss": TEXT,
-    "repeat": NUMBER, "save": TEXT, "disposable": LIST,
+    "repeat": NUMBER, "ablate": TEXT, "save": TEXT, "disposable": LIST,
     "fail-on": TEXT, "max-failure-rate": NUMBER, "require": TEXT, "reference": TEXT, "baseline": TEXT,
     "write-baseline": TEXT, "junit": TEXT, "md": TEXT,
     "on": LIST, "verdicts": TEXT, "how": TEXT, "max-masked": NUMBER, "max-unmatched": NUMBER,
@@ -43,9 +43,9 @@ OPTIONS: dict[str, str] = {
 
 ENV_KEYS: dict[str, str] = {
     "url": TEXT, "listen": TEXT, "as": TEXT, "tls": FLAG, "ca": TEXT, "insecure": FLAG, "host": TEXT, "reads": LIST,
-    "eventual": TIMES, "claims": LIST,
+    "eventual": TIMES, "claims": LIST, "clock": TEXT, "seed": TEXT,
 }  # fmt: skip
-"""What `[env.NAME]` may hold: the words of `--env`, `reads`, `eventual` and `claims`."""
+"""What `[env.NAME]` may hold: the words of `--env`, `reads`, `eventual`, `claims`, what sets its clock and its seed."""
 
 TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule", "secret")
 

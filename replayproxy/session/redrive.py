@@ -24,6 +24,7 @@ from replayproxy.core.values import (
 from replayproxy.drive.wire import connect
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
 from replayproxy.session import secrecy
+from replayproxy.session.ablate import ablate
 from replayproxy.session.redrive_keep import Keeper
 from replayproxy.session.redrive_once import DIFFERENT, SAME, UNDECIDED, Ask, Redriven, Repetition, Session
 from replayproxy.session.redrive_secrets import credentials
@@ -52,7 +53,13 @@ async def redrive(store: Store, ask: Ask, say: Callable[[str], None]) -> list[Re
     await reachable(ready)
     try:
         for one in ready:
-            await Session(reader, keeper, one, ask, rules, say).run()
+            session = Session(reader, keeper, one, ask, rules, say)
+            try:
+                await session.run()
+                if ask.ablate and one.repetitions and one.problem is None:
+                    one.ablation = await ablate(session, one, ask, say)
+            finally:
+                session.close()
             if one.problem is not None and len(work) == 1 and not one.repetitions:
                 raise one.problem
     finally:

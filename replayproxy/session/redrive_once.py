@@ -18,11 +18,13 @@ from replayproxy.core.schedule import Plan, settled
 from replayproxy.core.values import EpisodeState, Exchange, Request, Run, Snapshot, Trace
 from replayproxy.drive.driver import Drive, Driver
 from replayproxy.errors import CannotJudge, Problem
+from replayproxy.session.ablation import Ablation
 from replayproxy.session.redrive_keep import Keeper, Saved
 from replayproxy.session.redrive_secrets import SecretBindings
 from replayproxy.session.redrive_state import Restored, States
 from replayproxy.session.redrive_targets import Targets, Words
 from replayproxy.session.redrive_watch import Watch
+from replayproxy.session.wiring import Reset
 from replayproxy.storage import Reader
 
 DIFFERENT, UNDECIDED, SAME = "different", "undecided", "same"
@@ -41,6 +43,7 @@ class Ask:
     pace: float | None = None
     limit: float = 60.0
     today: date | None = None
+    ablate: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class Redriven:
     repetitions: list[Repetition] = field(default_factory=list)
     problem: Problem | None = None
     before: str | None = None
+    ablation: Ablation | None = None
 
     @property
     def verdict(self) -> str:
@@ -98,11 +102,14 @@ class Before(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How one time through is gone about. `plan` None: as recorded; `pace` 0: the one that was asked for."""
+    """How one time through is gone about. `plan` None: as recorded; `pace` 0: the one that was asked for; `hooks`: sent
+    once the start is there; `kept` False: its answers are not saved, whatever --save says."""
 
     before: Before = Before.RESTORE
     plan: Plan | None = None
     pace: float | None = 0.0
+    hooks: tuple[Reset, ...] = ()
+    kept: bool = True
 
 
 RECORDED = Way()
@@ -135,8 +142,6 @@ class Session:
                     return
         except CannotJudge as problem:
             self._one.problem = problem
-        finally:
-            self.close()
 
     def close(self) -> None:
         self._states.close()
@@ -159,7 +164,8 @@ class Session:
         pace = self._ask.pace if way.pace == 0.0 else way.pace
         plan = way.plan or self._plan
         restored = await self._begun(way.before)
-        saved = self._keeper.episode(self._trace, self._targets, number)
+        await self._states.hook(way.hooks)
+        saved = self._keeper.episode(self._trace, self._targets, number) if way.kept else None
         bindings = SecretBindings(self._targets.authorities, self._writes, self._credentials, self._redactor)
         watch = Watch(self._trace, self._states, restored, self._differs if self._ask.stop_first else None)
         driver = Driver(

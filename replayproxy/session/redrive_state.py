@@ -125,6 +125,14 @@ class States:
             raise CannotJudge("; ".join(f"{env}: {why}" for env, why in done.open.items()))
         return done
 
+    async def hook(self, requests: Sequence[Reset]) -> None:
+        """Sends what sets an environment's clock or seed. Raises CannotJudge when it does not take it."""
+        for one in requests:
+            self._say(f"{one.env}: {one.method} {self._redactor.text(one.url)}")
+            status = await send_reset(one.filled(os.environ), self._targets.envs[one.env].origin)
+            if not 200 <= status < 400:
+                raise CannotJudge(f"{one.env}: {one.method} {urlsplit(one.url).path} answered {status}")
+
     def _shared(self, done: Restored) -> bool:
         """Whether a snapshot that belongs to all environments was written back."""
         return any(self._capture.env_of(name) is None for name in done.by if name in self._loaded)

@@ -23,6 +23,7 @@ from replayproxy.drive.driver import Target
 from replayproxy.drive.origin import Origin, is_loopback, origin
 from replayproxy.errors import CannotJudge, WrongUsage
 from replayproxy.session.config import Config
+from replayproxy.session.redrive_hooks import hooks
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset, parse_env, parse_reset
 from replayproxy.state.hosts import spec_hosts
 from replayproxy.state.loader import Loaded, load, parse_named
@@ -48,7 +49,8 @@ class Words:
 class Targets:
     """Where one episode goes. `resets`: asked for by flag, used in any case; `fallbacks`: of the recording or the
     config file, used where a snapshot cannot restore. `unusable`: snapshots of the recording that cannot be taken
-    here, with the reason. `recorded`, `live`: every authority of the environments on either side."""
+    here, with the reason. `recorded`, `live`: every authority of the environments on either side. `hooks`: by knob,
+    what sets an environment's clock or seed."""
 
     envs: Mapping[str, Target]
     loaded: Sequence[Loaded]
@@ -59,6 +61,7 @@ class Targets:
     authorities: Mapping[str, str]
     recorded: frozenset[str]
     live: frozenset[str]
+    hooks: Mapping[str, Mapping[str, Reset]] = field(default_factory=dict)
 
 
 def targets(trace: Trace, words: Words) -> Targets:
@@ -83,7 +86,8 @@ def targets(trace: Trace, words: Words) -> Targets:
     loaded, unusable = _snapshots(trace, words, moved, allowed)
     resets = {name: _reset(name, rest, specs) for name, rest in map(_named, words.reset)}
     fallbacks = _fallbacks(run, words.config, moved, specs, needed)
-    for reset in (*resets.values(), *fallbacks.values()):
+    offered = hooks(words.config, trace.episode, {name: specs[name] for name in needed})
+    for reset in (*resets.values(), *fallbacks.values(), *(one for of in offered.values() for one in of.values())):
         _refuse_remote(urlsplit(reset.url).hostname or "", f"the reset of {reset.env}", reset.env, allowed)
     return Targets(
         envs={name: Target(origin=live[name], base=_base(run, name, live[name]),
@@ -96,6 +100,7 @@ def targets(trace: Trace, words: Words) -> Targets:
         authorities={text: live[name].authority for name in needed for text in _names(was[name])},
         recorded=frozenset(text for name in needed for text in _names(was[name])),
         live=frozenset(text for name in needed for text in live[name].names()),
+        hooks=offered,
     )  # fmt: skip
 
 

@@ -32,7 +32,8 @@ class Desk:
 
     `leaky`: the reset forgets the notes. `hidden`: the last note is kept in memory too, and no reset nor restore knows
     of it; `hidden edit`: so is the last edited one; `ages`: that is gone with the second reset; `moody`: only every
-    other note is kept. `stale`: a deal is answered from a cache that a write does not clear.
+    other note is kept; `counted`: only whether there is one is shown. `stale`: a deal is answered from a cache that a
+    write does not clear.
 
     `random`: a score without a seed; `seeded`: one whose seed `PUT /seed` sets; `clock`: one that hangs on the clock,
     which `PUT /clock` sets; `crowded`: who comes while another is served gets another one; `hurried`: so does who
@@ -50,6 +51,7 @@ class Desk:
     aged: bool = False
     added: int = 0
     last: float = 0.0
+    gap: float = 0.0
 
     def __post_init__(self) -> None:
         self.rows("CREATE TABLE IF NOT EXISTS deals (id TEXT PRIMARY KEY, name TEXT, stage TEXT)")
@@ -90,6 +92,7 @@ class Desk:
     @web.middleware
     async def _note(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.seen.append((request.method, request.path_qs))
+        self.gap, self.last = time.monotonic() - self.last, time.monotonic()
         answer: web.StreamResponse = await handler(request)
         return answer
 
@@ -139,8 +142,7 @@ class Desk:
 
     async def score(self, request: web.Request) -> web.Response:
         self.busy += 1
-        alone, gap = self.busy == 1, time.monotonic() - self.last
-        self.last = time.monotonic()
+        alone, gap = self.busy == 1, self.gap
         try:
             await asyncio.sleep(0.03)
         finally:
@@ -207,6 +209,7 @@ async def scores(recording: Recording) -> None:
 
 
 async def slow_scores(recording: Recording) -> None:
+    await recording.send(ask("GET", "/deals"))
     for _ in range(4):
         await asyncio.sleep(0.2)
         await recording.send(ask("GET", "/score"))
