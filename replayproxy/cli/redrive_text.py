@@ -59,6 +59,13 @@ def _episode(one: Redriven) -> list[str]:
     if len(notes) > SHOWN_NOTES:
         lines.append(f"    {len(notes) - SHOWN_NOTES} more notes: --json")
     lines += [f"    undecided because {safe(reason)}" for reason in shown.reasons]
+    if one.histogram:
+        lines.append(f"    repeats  {safe(str(one.histogram['told']))}")
+    if one.trial is not None:
+        document = one.trial["finding_document"]
+        lines.append(
+            f"    finding  {document['kind']} ({document['sub']}) {document['grade']}, kept for the next check"
+        )
     lines += _ablation(one)
     if one.problem is not None:
         lines.append(f"    stopped after {count(len(one.repetitions), 'repetition')}: {safe(str(one.problem))}")

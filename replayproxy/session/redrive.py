@@ -8,7 +8,8 @@ sent; answers and states are compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from replayproxy.core.bindings import flows
 from replayproxy.core.names import archive_splits
@@ -23,12 +24,13 @@ from replayproxy.core.values import (
 )
 from replayproxy.drive.wire import connect
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
-from replayproxy.session import secrecy
+from replayproxy.session import secrecy, trials
 from replayproxy.session.ablate import ablate
 from replayproxy.session.redrive_keep import Keeper
 from replayproxy.session.redrive_once import DIFFERENT, SAME, UNDECIDED, Ask, Redriven, Repetition, Session
 from replayproxy.session.redrive_secrets import credentials
 from replayproxy.session.redrive_targets import targets
+from replayproxy.session.redrive_trial import histogram, trials_of
 from replayproxy.storage import Reader, Store
 
 __all__ = ["DIFFERENT", "SAME", "UNDECIDED", "Ask", "Redriven", "Repetition", "redrive", "run_redrive"]
@@ -56,6 +58,9 @@ async def redrive(store: Store, ask: Ask, say: Callable[[str], None]) -> list[Re
             session = Session(reader, keeper, one, ask, rules, say)
             try:
                 await session.run()
+                if len(one.repetitions) > 1:
+                    one.histogram = histogram(session, one)
+                    _keep(store, one, trials_of(session, one), say)
                 if ask.ablate and one.repetitions and one.problem is None:
                     one.ablation = await ablate(session, one, ask, say)
             finally:
@@ -105,6 +110,14 @@ def prepared(reader: Reader, trace: Trace, ask: Ask) -> Redriven:
         what = f"holds nothing that can be sent again (not re-driven: {why})" if why else "holds no exchange"
         one.problem = CannotJudge(f"{trace.address} {what}")
     return one
+
+
+def _keep(store: Store, one: Redriven, found: Sequence[Mapping[str, Any]], say: Callable[[str], None]) -> None:
+    if not found:
+        return
+    one.trial = found[0]
+    if unsaved := trials.keep(store, one.trace.run.key, found):
+        say(f"{one.trace.address}: what the repetitions showed could not be kept: {unsaved}")
 
 
 async def reachable(ready: Sequence[Redriven]) -> None:

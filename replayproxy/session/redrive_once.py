@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
+from typing import Any
 
 from replayproxy.core.bindings import Bindings
 from replayproxy.core.compare import Comparison, compare
@@ -75,6 +76,8 @@ class Redriven:
     problem: Problem | None = None
     before: str | None = None
     ablation: Ablation | None = None
+    histogram: Mapping[str, Any] = field(default_factory=dict)
+    trial: Mapping[str, Any] | None = None
 
     @property
     def verdict(self) -> str:

@@ -87,6 +87,8 @@ def _episode(one: Redriven) -> dict[str, Any]:
         found["rules"] = dict(comparison.rules)
         found["different"] = sum(1 for r in one.repetitions if r.verdict == DIFFERENT)
         found["times"] = len(one.repetitions)
+        found["outcomes"] = dict(one.histogram)
+        found["finding"] = one.trial and one.trial["finding_document"]
     if one.ablation is not None:
         found["ablate"] = one.ablation.to_json()
     return found
