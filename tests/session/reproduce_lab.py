@@ -138,7 +138,7 @@ class Desk:
         return web.json_response({"id": key, "text": told["text"]})
 
     async def last_note(self, request: web.Request) -> web.Response:
-        return web.json_response({"last": self.kept})
+        return web.json_response({"last": int(bool(self.kept)) if "counted" in self.faults else self.kept})
 
     async def score(self, request: web.Request) -> web.Response:
         self.busy += 1
