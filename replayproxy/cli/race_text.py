@@ -76,7 +76,7 @@ def _pair(done: Race, number: int, one: Raced) -> list[str]:
     finding = one.finding
     head = f"  PAIR {number}  "
     if finding is not None:
-        head += f"{finding.kind.upper().replace('-', ' ')}  CONFIRMED {len(one.shown)}/{n}"
+        head += f"{finding.kind.upper().replace('-', ' ')}  {finding.grade.upper()} {len(one.shown)}/{n}"
     else:
         head += one.verdict.upper() + (f" 0/{n}" if one.verdict == NOT_SHOWN else "")
     lines = [f"{head}   {_requests(done, one.risky)}   #{one.risky.a}, #{one.risky.b}"]

@@ -17,8 +17,7 @@ from replayproxy.core.bindings import drawn_from
 from replayproxy.core.names import archive_splits
 from replayproxy.core.schedule import why_not_sent
 from replayproxy.core.values import UNATTRIBUTED, RowChange, Snapshot, Trace
-from replayproxy.detect import racing
-from replayproxy.detect.finding import Finding
+from replayproxy.detect.finding import Grade
 from replayproxy.detect.ops import Effect
 from replayproxy.detect.pairs import Risky, risky_pairs
 from replayproxy.detect.source import Extractor
@@ -26,8 +25,8 @@ from replayproxy.detect.states import States, TooMuchChanged, usable
 from replayproxy.detect.views import Views
 from replayproxy.errors import CannotJudge, Exit, WrongUsage
 from replayproxy.session import trials
-from replayproxy.session.race_finding import Shown, finding_of
-from replayproxy.session.race_ground import Attempt, Contest, Ground
+from replayproxy.session.race_ground import Ground
+from replayproxy.session.race_tries import NOT_SHOWN, SHOWN, UNDECIDED, Raced, Tries
 from replayproxy.session.redrive import prepared, reachable
 from replayproxy.session.redrive_keep import Keeper
 from replayproxy.session.redrive_once import Ask as RedriveAsk
@@ -35,10 +34,7 @@ from replayproxy.session.redrive_once import Redriven
 from replayproxy.session.redrive_targets import Words
 from replayproxy.storage import Reader, Store
 
-SHOWN, NOT_SHOWN, UNDECIDED = "shown", "not shown", "undecided"
-LARGEST_OFFSET = 0.05
-SHARES = (0.0, -0.0, 0.05, -0.05, 0.1, -0.1, 0.25, -0.25, 0.5, -0.5)
-"""How much of the first answer's time B's last byte comes after A's; -0.0 is together, B's byte first."""
+__all__ = ["NOT_SHOWN", "SHOWN", "UNDECIDED", "Ask", "Race", "Raced", "race", "run_race"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +49,6 @@ class Ask:
     only: tuple[int, int] | None = None
     listing: bool = False
     limit: float = 60.0
-
-
-@dataclass(slots=True, kw_only=True)
-class Raced:
-    """What came of one pair. `shown` has what no order of the two explains; `reason`: why nothing can be said."""
-
-    contest: Contest
-    serial: racing.Serial | None = None
-    orders: list[Attempt] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    shown: list[Shown] = field(default_factory=list)
-    reason: str = ""
-    finding: Finding | None = None
-
-    @property
-    def risky(self) -> Risky:
-        return self.contest.risky
-
-    @property
-    def verdict(self) -> str:
-        if self.shown:
-            return SHOWN
-        return UNDECIDED if self.reason else NOT_SHOWN
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,11 +103,11 @@ async def race(store: Store, ask: Ask, say: Callable[[str], None]) -> Race:
     try:
         await ground.keep_found()
         for number, risky in enumerate(chosen, 1):
-            done.raced.append(await _raced(ground, risky, drawn, ask, say, f"pair {number} of {len(chosen)}"))
+            tries = Tries(ground, ground.contest(risky, drawn), ask.times, f"pair {number} of {len(chosen)}", say)
+            done.raced.append(await tries.run(trace))
     finally:
         ground.close()
         await keeper.close()
-    _judge(done, ask)
     done.unsaved = _kept(store, done)
     return done
 
@@ -217,63 +190,11 @@ def _chosen(trace: Trace, found: Sequence[Risky], ask: Ask) -> list[Risky]:
     return [next((one for one in found if one.key == (a, b)), asked)]
 
 
-# -- trying ------------------------------------------------------------------------------------------------------------
-
-
-async def _raced(
-    ground: Ground, risky: Risky, drawn: Mapping[int, set[int]], ask: Ask, say: Callable[[str], None], what: str
-) -> Raced:
-    one = Raced(contest=ground.contest(risky, drawn))
-    strange = False
-    try:
-        say(f"{what}: #{risky.a} and #{risky.b} in turn, both orders")
-        one.orders = [await ground.attempt(one.contest, order) for order in ("ab", "ba", "ab")]
-        ab, ba, control = (attempt.outcome for attempt in one.orders)
-        one.serial = racing.Serial(ab=(ab, control), ba=(ba,))
-        one.reason = one.serial.unsteady()
-        if one.reason:
-            return one
-        say(f"{what}: together, {ask.times} times")
-        offset = min(LARGEST_OFFSET, max(attempt.took for attempt in one.orders))
-        for number in range(ask.times):
-            # Together with B's byte first: the least delay that puts A behind it.
-            share = SHARES[number % len(SHARES)]
-            after = offset * share or (0.0 if number % len(SHARES) == 0 else -1e-9)
-            attempt = await ground.attempt(one.contest, "together", after)
-            broken = racing.anomaly(one.serial, attempt.outcome)
-            if broken is not None:
-                attempt = await ground.settled(attempt)
-                strange = True
-            one.attempts.append(attempt)
-        if strange:
-            # What has changed meanwhile (a counter that no restore puts back, a limit that is used up) shows here.
-            one.orders.append(await ground.attempt(one.contest, "ab"))
-            one.serial = racing.Serial(ab=(ab, control, one.orders[-1].outcome), ba=(ba,))
-            one.reason = one.serial.unsteady()
-    except CannotJudge as problem:
-        one.reason = str(problem)
-    return one
-
-
-def _judge(done: Race, ask: Ask) -> None:
-    for one in done.raced:
-        if one.serial is None or one.reason or not one.attempts:
-            continue
-        outcomes = [attempt.outcome for attempt in one.attempts]
-        for attempt, same in zip(one.attempts, racing.repeated(one.serial, outcomes), strict=True):
-            broken = racing.anomaly(one.serial, attempt.outcome)
-            if broken is None and same is not None:
-                broken = racing.Anomaly(sub="same-value", pointer=same[0], expected=same[1], found=same[2])
-            if broken is not None:
-                one.shown.append(Shown(attempt=attempt, anomaly=broken))
-        if one.shown:
-            one.finding = finding_of(done.trace, one.contest, one.serial, one.attempts, one.shown)
-
-
 def _kept(store: Store, done: Race) -> str:
     documents = [
         trials.trial(
-            one.finding.id, "race", wall=time.time_ns(), k=len(one.shown), n=len(one.attempts), confirmed=True,
+            one.finding.id, "race", wall=time.time_ns(), k=len(one.shown), n=len(one.attempts),
+            confirmed=one.finding.grade is Grade.CONFIRMED,
             told=f"together {len(one.shown)}/{len(one.attempts)}, in turn 0/{len(one.orders)}",
             evidence=dict(one.finding.effect), found=one.finding, blame=one.finding.blame,
             blame_reason=one.finding.blame_reason,

@@ -33,8 +33,9 @@ class Shown:
 
 
 def finding_of(
-    trace: Trace, contest: Contest, serial: racing.Serial, attempts: Sequence[Attempt], shown: Sequence[Shown]
-) -> Finding:
+    trace: Trace, contest: Contest, serial: racing.Serial, attempts: Sequence[Attempt], shown: Sequence[Shown],
+    grade: Grade,
+) -> Finding:  # fmt: skip
     """The finding of one pair: named by the anomaly that came most often."""
     (sub, _), *_ = Counter(one.anomaly.sub for one in shown).most_common()
     first = next(one for one in shown if one.anomaly.sub == sub)
@@ -44,15 +45,15 @@ def finding_of(
     what = f"{_line(contest.a.request.method, risky.path)}"
     both = f"{what}, sent twice" if risky.how == TWICE else f"{what} (#{risky.a}) and #{risky.b}"
     return Finding(
-        kind=Kind.LOST_UPDATE if broken.loses else Kind.RACE, sub=sub, grade=Grade.CONFIRMED, blame=Blame.ENVIRONMENT,
+        kind=Kind.LOST_UPDATE if broken.loses else Kind.RACE, sub=sub, grade=grade, blame=Blame.ENVIRONMENT,
         blame_reason="it answered two requests that came together in a way that no order of them explains",
         run=trace.run.name, episode=trace.episode.name, lane=contest.a.lane, pointer=broken.pointer,
         values=(broken.expected, broken.found), exchanges=_witnesses(trace, contest, attempt),
         snapshots=tuple(f"{trace.address}/s{s.n}" for s in trace.snapshots if s.when == "start" and s.root is not None),
         assumptions=_assumptions(attempt),
         ruled_out=(
-            f"A before B: {serial.ab[0].statuses}, sent {len(serial.ab)} times with the same outcome",
-            f"B before A: {serial.ba[0].statuses}",
+            f"A before B: {serial.ab[0].statuses}, sent {times(len(serial.ab))} with the same outcome",
+            f"B before A: {serial.ba[0].statuses}, sent {times(len(serial.ba))} with the same outcome",
             "instants, fresh ids, the numbers of new rows and a lawful refusal of either: taken out before comparing",
             "a state that was still changing: it was read again after a pause",
         ),
@@ -69,6 +70,10 @@ def finding_of(
         scope={"cells_mapped": None, "write_coverage": None, "lanes": 2},
         count=k, at=contest.a.times.head,
     )  # fmt: skip
+
+
+def times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"
 
 
 def _line(method: bytes, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ from tests.session.redrive_lab import Recording, kept, serving
 SCHEMA = """
 CREATE TABLE slots (id TEXT PRIMARY KEY, holder TEXT, version INTEGER NOT NULL);
 CREATE TABLE bookings (id INTEGER PRIMARY KEY AUTOINCREMENT, slot TEXT, holder TEXT, made_at TEXT);
+CREATE TABLE keys (once TEXT PRIMARY KEY, booking INTEGER);
+CREATE TABLE scores (id TEXT PRIMARY KEY, value INTEGER);
 CREATE TABLE tickets (id TEXT PRIMARY KEY, event TEXT, number INTEGER);
 CREATE TABLE accounts (id TEXT PRIMARY KEY, owner TEXT, balance INTEGER, note TEXT);
 INSERT INTO slots VALUES ('S-1', NULL, 1), ('S-2', NULL, 1);
+INSERT INTO scores VALUES ('R-1', -1);
 INSERT INTO accounts VALUES ('A-1', 'ada', 100, ''), ('A-2', 'joan', 0, '');
 """
 
@@ -32,7 +35,8 @@ class Booking:
 
     def __init__(self, path: Path, gap: float | None = None, *, capacity: int = 1) -> None:
         self.path, self.gap, self.capacity = path, gap, capacity
-        self._once: dict[str, asyncio.Task[tuple[int, Any]]] = {}
+        self.rolls: Iterator[int] = iter(())
+        self.seen: set[str] = set()
         with sqlite3.connect(path) as db:
             db.executescript(SCHEMA)
         db.close()
@@ -44,6 +48,8 @@ class Booking:
         app.router.add_put("/slots/{id}", self.put_slot)
         app.router.add_post("/bookings", self.add_booking)
         app.router.add_post("/tickets", self.add_ticket)
+        app.router.add_post("/scores/{id}/roll", self.roll)
+        app.router.add_post("/codes/{code}/use", self.use)
         app.router.add_post("/accounts", self.open_account)
         app.router.add_post("/accounts/{id}/deposit", self.deposit)
         app.router.add_patch("/accounts/{id}", self.patch)
@@ -90,14 +96,13 @@ class Booking:
         told, once = await request.json(), request.headers.get("Idempotency-Key")
         if once is None:
             status, made = await self._booked(told)
-        elif self.gap is None:
-            task = self._once.get(once)
-            if task is None:
-                task = self._once[once] = asyncio.ensure_future(self._booked(told))
-            status, made = await task
-        else:
-            known = self.rows("SELECT * FROM bookings WHERE holder = ?", told["holder"])
-            status, made = (200, known[0]) if known else await self._booked(told)
+            return web.json_response(made, status=status)
+        known = self.rows("SELECT b.* FROM keys k JOIN bookings b ON b.id = k.booking WHERE k.once = ?", once)
+        if known:
+            return web.json_response(known[0])
+        status, made = await self._booked(told)
+        if status == 201:
+            self.rows("INSERT OR REPLACE INTO keys VALUES (?, ?)", once, made["id"])
         return web.json_response(made, status=status)
 
     async def _booked(self, told: dict[str, Any]) -> tuple[int, Any]:
@@ -115,6 +120,19 @@ class Booking:
         key = str(uuid.uuid4())
         self.rows("INSERT INTO tickets VALUES (?, ?, ?)", key, told["event"], number)
         return web.json_response({"id": key, "number": number}, status=201)
+
+    async def roll(self, request: web.Request) -> web.Response:
+        """A value that varies by itself."""
+        self.rows("UPDATE scores SET value = ? WHERE id = ?", next(self.rolls), request.match_info["id"])
+        return web.json_response({"ok": True})
+
+    async def use(self, request: web.Request) -> web.Response:
+        """A code is good once, and what knows that is no part of the state."""
+        code = request.match_info["code"]
+        if code not in self.seen:
+            self.seen.add(code)
+            self.rows("UPDATE accounts SET balance = balance + 5 WHERE id = 'A-1'")
+        return web.json_response({"ok": True})
 
     async def open_account(self, request: web.Request) -> web.Response:
         key = str(uuid.uuid4())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from replayproxy.core.values import Request
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.errors import CannotJudge, Exit, WrongUsage
 from replayproxy.session.race import NOT_SHOWN, SHOWN, UNDECIDED
+from replayproxy.session.race_tries import controls
 from replayproxy.storage import Store
 from tests.session.race_shop import Booking, raced, recorded
 from tests.session.redrive_lab import Recording, ask, body_of, kept, serving
@@ -46,7 +48,8 @@ async def test_check_then_act_is_shown_k_of_n(store: Store, tmp_path: Path, gap:
     assert (done.verdict, done.exit) == (SHOWN, Exit.DIFFERENT)
     finding = one.finding
     assert finding is not None
-    assert (finding.kind, finding.sub, finding.grade) == (Kind.RACE, "double-claim", Grade.CONFIRMED)
+    assert (finding.kind, finding.sub, finding.grade) == (Kind.RACE, "double-claim", finding.grade)
+    assert finding.grade is (Grade.CONFIRMED if len(one.shown) > 1 else Grade.SUSPECTED)
     assert finding.pointer == "/slots/S-1/holder"
     assert finding.values == ("201, 409 or 409, 201", "201, 201")
     assert finding.effect["k"] == len(one.shown) >= 1
@@ -135,6 +138,35 @@ async def test_a_guard_that_is_checked_and_then_forgotten_is_shown(store: Store,
     done = await one_pair(store, tmp_path, 0.01, LOOK, put, times=5, only=(2, 2))
     assert done.raced[0].finding is not None
     assert done.raced[0].risky.guard in ("if-match", "")
+
+
+async def test_a_repeat_that_is_made_anew_when_it_comes_too_soon(store: Store, tmp_path: Path) -> None:
+    done = await one_pair(store, tmp_path, 0.01, keyed(ROW), capacity=5, times=6)
+    finding = done.raced[0].finding
+    assert finding is not None
+    assert (finding.kind, finding.sub, finding.effect["guard"]) == (Kind.RACE, "duplicate", "idempotency-key")
+
+
+@pytest.mark.parametrize("rolls", [[0, 1, 1, 0, 1], [1], [0, 0, 0, 0, 0, 0, 0, 1]])
+async def test_a_value_that_varies_by_itself_is_never_confirmed(store: Store, tmp_path: Path, rolls: list[int]) -> None:
+    shop = Booking(tmp_path / "shop.db")
+    shop.rolls = chain([7], [0] * 6, cycle(rolls))  # recorded; three times in turn, as luck will have it; and then
+    await recorded(store, shop, ask("POST", "/scores/R-1/roll"))
+    done = await raced(store, shop, only=(1, 1))
+    (one,) = done.raced
+    assert one.finding is None or one.finding.grade is Grade.SUSPECTED
+    assert "leaves another state each time" in one.reason or one.finding is not None
+
+
+async def test_what_no_restore_puts_back_leaves_it_undecided(store: Store, tmp_path: Path) -> None:
+    shop = Booking(tmp_path / "shop.db")
+    await recorded(store, shop, ask("POST", "/codes/c/use"))
+    done = await raced(store, shop, only=(1, 1))
+    assert (done.verdict, done.exit) == (UNDECIDED, Exit.UNJUDGED)
+
+
+def test_how_often_it_is_to_stay_away_in_turn() -> None:
+    assert [controls(k, 20) for k in (20, 15, 10, 1)] == [1, 4, 7, 60]
 
 
 async def test_listing_predicts_and_sends_nothing(store: Store, tmp_path: Path) -> None:
