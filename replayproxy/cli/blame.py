@@ -11,7 +11,8 @@ import click
 from replayproxy.cli.common import columns, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.moments import clock
-from replayproxy.cli.show_finding import cut, short
+from replayproxy.cli.shorten import cut, short
+from replayproxy.cli.show_finding import asked_about
 from replayproxy.detect.finding import plain
 from replayproxy.errors import Exit, WrongUsage
 from replayproxy.session.blame import Blamed, Step, blame
@@ -53,11 +54,10 @@ def command(address: str, pointer: str | None, stores: tuple[Path, ...], as_json
 
 
 def _of_finding(opened: Any, found: Found, pointer: str | None) -> tuple[Found, str | None]:
-    finding = found.resolved.finding or {}
-    read = [str(w.get("address")) for w in finding.get("exchanges") or () if w.get("role") in ("read", "claim")]
-    if not read:
-        raise WrongUsage(f"{found.resolved.text} names no read", hint="blame RUN/EPISODE#SEQ POINTER")
-    return opened.find(found.address(read[-1])), pointer or str(finding.get("pointer") or "") or None
+    asked = asked_about(found.resolved.finding or {})
+    if asked is None:
+        raise WrongUsage(f"{found.resolved.text} is about no value in an answer", hint="blame RUN/EPISODE#SEQ POINTER")
+    return opened.find(found.address(asked[0])), pointer or asked[1]
 
 
 def blame_text(told: Blamed) -> Iterator[str]:

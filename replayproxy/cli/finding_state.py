@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replayproxy.cli.common import columns, count, safe
+from replayproxy.cli.shorten import cut
 from replayproxy.cli.show_episode import value
-from replayproxy.cli.show_finding import cut
 from replayproxy.core.values import RowChange
 from replayproxy.errors import UnknownAddress
 from replayproxy.session.evidence import about, row_at
@@ -39,7 +39,8 @@ def finding_state_lines(reader: Reader, finding: Mapping[str, Any]) -> Iterator[
 
 def _table(diff: StateDiff, mine: tuple[str, str] | None) -> Iterator[str]:
     more = " or more" if diff.more else ""
-    yield f"{safe(diff.before)} -> {safe(diff.after)}   {count(len(diff.rows), 'row')}{more} differ"
+    verb = "differs" if len(diff.rows) == 1 else "differ"
+    yield f"{safe(diff.before)} -> {safe(diff.after)}   {count(len(diff.rows), 'row')}{more} {verb}"
     if not diff.rows:
         return
     ordered = sorted(diff.rows, key=lambda row: (row.table, row.key) != mine)

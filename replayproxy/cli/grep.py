@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
-from replayproxy.cli.show_finding import cut
+from replayproxy.cli.shorten import cut
 from replayproxy.errors import Exit
 from replayproxy.session.grep import PLACES, grep, pattern
 

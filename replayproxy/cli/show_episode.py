@@ -162,7 +162,7 @@ def _next(seen: Portrait, all_changes: bool) -> str:
     if seen.episode.name == UNATTRIBUTED:
         return f"next: replayproxy show '{safe(address)}#1'"
     if seen.findings:
-        return f"next: replayproxy show {seen.findings[0]}   replayproxy blame {seen.findings[0]}"
+        return f"next: replayproxy show {seen.findings[0]}"
     return f"next: replayproxy show '{safe(address)}#1'" + ("" if all_changes else "   --state")
 
 

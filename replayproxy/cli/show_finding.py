@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from replayproxy.cli.common import columns, safe
-from replayproxy.cli.drawing import WIDTH as DRAWN
-from replayproxy.cli.drawing import Bar, draw
+from replayproxy.cli.common import safe
+from replayproxy.cli.finding_lines import COLUMNS, evidence_lines
 from replayproxy.cli.moments import clock
-from replayproxy.session.evidence import Compared, Evidence, Item
+from replayproxy.cli.shorten import short
+from replayproxy.session.evidence import Compared, Evidence
 
-COLUMNS = 100
 LABEL = 12
-WHAT_LEAST = 14
-"""Columns that what happened needs beside the drawing; with less, the drawing stands below it."""
 
 _TOLD = frozenset(
     [
@@ -72,93 +68,13 @@ def _head(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
         yield from _wrap(f"  known since {known.get('added')}: {known.get('reason') or 'no reason given'}", "    ")
 
 
-def evidence_lines(finding: Mapping[str, Any], seen: Evidence) -> list[str]:
-    """Each exchange and snapshot on a line of its own, with a drawing of when it was."""
-    if not seen.items:
-        return []
-    run = str(finding.get("run") or "")
-    bars = [Bar(label=item.role, begun=item.begun, done=item.done) for item in seen.items]
-    drawn = draw(bars, _marker(seen.items))
-    rows = [
-        (cut(_address(item.address, run), 22), item.role if item.snapshot is None else "state", cut(_asked(item), 26),
-         _status(item), clock(item.wall) if item.wall else "")
-        for item in seen.items
-    ]  # fmt: skip
-    left = columns(rows)
-    width = max(map(len, left))
-    room = COLUMNS - 2 - width - 2 - 2 - (DRAWN + 2)
-    what = [_what(item, finding, seen.row) for item in seen.items]
-    if room < WHAT_LEAST:
-        room = COLUMNS - 2 - width - 2
-        head = [f"{line:<{width}}  {cut(text, room)}".rstrip() for line, text in zip(left, what, strict=True)]
-        return [*head, *(f"{'':{width - DRAWN - 2}}{one}" for one in drawn)]
-    room = min(room, max(map(len, what)))
-    return [
-        f"{line:<{width}}  {cut(text, room):<{room}}  {one}"
-        for line, text, one in zip(left, what, drawn, strict=True)
-    ]  # fmt: skip
-
-
-def _marker(items: Sequence[Item]) -> int | None:
-    """The end of the write, where something begins only after it: from then on its value holds."""
-    ends = [item.done for item in items if item.role == "write" and item.done is not None]
-    if not ends:
-        return None
-    end = max(ends)
-    return end if any(item.begun is not None and item.begun > end for item in items) else None
-
-
-def _address(address: str, run: str) -> str:
-    """`EPISODE/SEQ`, short of the run that the finding is of."""
-    return safe(address.removeprefix(f"{run}/").replace("#", "/"))
-
-
-def _asked(item: Item) -> str:
-    if item.snapshot is not None:
-        return f"snapshot {safe(item.snapshot.name)}, {item.snapshot.when}"
-    told = item.witness or {}
-    return f"{safe(str(told.get('method', '')))} {safe(str(told.get('target', '')))}".strip()
-
-
-def _status(item: Item) -> str:
-    if item.exchange is not None:
-        return str(item.exchange.response.status) if item.exchange.response else item.exchange.outcome.value
-    status = (item.witness or {}).get("status")
-    return "" if status is None else str(status)
-
-
-def _what(item: Item, finding: Mapping[str, Any], row: str) -> str:
-    """What it did, showed, or held."""
-    column = str(finding.get("pointer") or "").rpartition("/")[2]
-    if item.snapshot is not None:
-        return _held(item, row, column)
-    told = item.witness or {}
-    if told.get("pointer"):
-        return f"{safe(str(told['pointer']))} = {short(told.get('value'))}"
-    if told.get("role") == "write":
-        if told.get("value") is not None:
-            return f"wrote {short(told['value'])}"
-        return f"wrote {row}" if row and not finding.get("pointer", "").startswith("(") else ""
-    return ""
-
-
-def _held(item: Item, row: str, column: str) -> str:
-    if item.snapshot is not None and item.snapshot.root is None:
-        return f"missing: {safe(item.snapshot.reason)}"
-    if not item.has_row:
-        return ""
-    if item.row is None:
-        return f"no {safe(row)}"
-    if isinstance(item.row, dict) and column in item.row:
-        return f"{safe(row)} /{safe(column)} {short(item.row[column])}"
-    return f"has {safe(row)}"
-
-
 def _values(finding: Mapping[str, Any]) -> Iterator[str]:
     values, pointer = finding.get("values"), safe(str(finding.get("pointer") or ""))
     if isinstance(values, Sequence) and not isinstance(values, str) and len(values) == 2:
         lead = f"{pointer}   " if pointer else ""
-        yield from _told("values", f"{lead}expected {short(values[0], 60)}   there was {short(values[1], 60)}")
+        one, other = short(values[0], 60), short(values[1], 60)
+        both = f"{one} and {other}" if finding.get("kind") == "race" else f"expected {one}   there was {other}"
+        yield from _told("values", lead + both)
     elif pointer:
         yield from _told("pointer", pointer)
 
@@ -242,13 +158,29 @@ def _commands(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'':<{LABEL}}replayproxy export {name} --out {name}.replay"
     fingerprint = safe(str(finding.get("fingerprint") or "-"))
     yield f"  {'id':<{LABEL}}{safe(str(finding.get('id')))}   fingerprint {fingerprint}"
-    first = next((str(w.get("address")) for w in finding.get("exchanges") or () if w.get("address")), "")
-    pointer = str(finding.get("pointer") or "")
-    if pointer.startswith("/") and finding.get("exchanges"):
-        last_of = str(finding["exchanges"][-1].get("address") or first)
-        yield f"  {'next':<{LABEL}}replayproxy blame '{safe(last_of)}' '{safe(pointer)}'"
-    elif first:
-        yield f"  {'next':<{LABEL}}replayproxy show '{safe(first)}'"
+    yield f"  {'next':<{LABEL}}{_next(finding)}"
+
+
+def _next(finding: Mapping[str, Any]) -> str:
+    """Who wrote what was read or claimed; else a look at the first exchange."""
+    exchanges = [w for w in finding.get("exchanges") or () if w.get("address")]
+    asked = asked_about(finding)
+    if asked is not None:
+        return f"replayproxy blame '{safe(asked[0])}' '{safe(asked[1])}'"
+    if exchanges:
+        return f"replayproxy show '{safe(str(exchanges[0]['address']))}'"
+    return f"replayproxy show '{safe(str(finding.get('run')))}/{safe(str(finding.get('episode')))}'"
+
+
+def asked_about(finding: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Address and pointer of the value in an answer that a finding is about; None: it names none."""
+    for witness in reversed(finding.get("exchanges") or ()):
+        if witness.get("role") not in ("read", "claim") or not witness.get("address"):
+            continue
+        pointer = str(witness.get("pointer") or finding.get("pointer") or "").removeprefix("body")
+        if pointer.startswith("/"):
+            return str(witness["address"]), pointer
+    return None
 
 
 def _joined(items: Any) -> str:
@@ -269,20 +201,5 @@ def _wrap(text: str, indent: str) -> list[str]:
     )  # fmt: skip
 
 
-def cut(text: str, width: int) -> str:
-    """At most `width` wide, cut in the middle."""
-    if len(text) <= width:
-        return text
-    return text[: max(0, width // 2)] + "…" + text[len(text) - max(0, width - width // 2 - 1) :]
-
-
 def _word(name: str) -> str:
     return safe(name.replace("_", " "))
-
-
-def short(value: Any, width: int = 160) -> str:
-    """A value on one line; text in quotes, nothing as what it is."""
-    if value is None:
-        return "(nothing)"
-    text = safe(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-    return cut(f'"{text}"' if isinstance(value, str) else text, width)

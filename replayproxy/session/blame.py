@@ -13,7 +13,7 @@ from replayproxy.core.values import UNATTRIBUTED, Episode, Exchange
 from replayproxy.detect.cells import Row
 from replayproxy.detect.dirty import distinctive
 from replayproxy.detect.lineage import Cell, Wrote, cell_at, held, overlapped, words, wrote
-from replayproxy.detect.ops import PRESENCE, Op
+from replayproxy.detect.ops import PRESENCE, Effect, Op
 from replayproxy.detect.states import envs_of
 from replayproxy.detect.timeline import cell
 from replayproxy.errors import UnknownAddress, WrongUsage
@@ -96,6 +96,8 @@ class _Search:
         place = cell_at(op, at) if op is not None else None
         told.value = _shown(exchange, at, missing_is_error=place is None)
         if op is None or place is None:
+            if op is not None and op.effect is not Effect.NONE and _sent(exchange, told.value):
+                return _itself(told, exchange)
             return self._by_value(told, episode, exchange)
         of, value = place
         told.cell = str(of)
@@ -156,7 +158,7 @@ class _Search:
     def _note(self, told: Blamed, step: Wrote, wanted: str, read: Op | None) -> None:
         """Adds one write; the first that left the value decides, unless it is one of several."""
         matches = step.value == wanted
-        late = read is not None and any(overlapped(op, read) for op in step.ops)
+        late = read is not None and any(overlapped(op, read) and op is not read for op in step.ops)
         what = "wrote" if len(step.ops) == 1 and not late else "perhaps"
         how = "shown by snapshots" if step.source == "snapshot" else "by its own words"
         how += ", while it was read" if late else f", one of {len(step.ops)}" if len(step.ops) > 1 else ""
@@ -253,6 +255,25 @@ def _shown(exchange: Exchange, pointer: str, *, missing_is_error: bool) -> Any:
     raise UnknownAddress(
         f"the answer of #{exchange.seq} is no JSON document", hint="blame follows members of JSON answers"
     )
+
+
+def _sent(exchange: Exchange, value: Any) -> bool:
+    """Whether the request's body holds the value."""
+    seen = view(exchange.request.fields, exchange.request.body)
+    if seen.kind is not Form.JSON or value is None:
+        return False
+    return any(jsonvalue.same(leaf, value) for _, leaf in jsonvalue.leaves(seen.value))
+
+
+def _itself(told: Blamed, exchange: Exchange) -> Blamed:
+    """A write that was answered with what it had sent."""
+    told.steps.append(Step(
+        what="wrote", address=told.address, told="sent it itself", value=str(told.value), wall=exchange.times.wall,
+        method=exchange.request.method.decode("latin-1"), target=exchange.request.target.decode("utf-8", "replace"),
+        status=exchange.response.status if exchange.response else None, matches=True,
+    ))  # fmt: skip
+    told.verdict, told.by = "written", told.address
+    return told
 
 
 def _holds(exchange: Exchange, text: str, *, sent: bool) -> bool:

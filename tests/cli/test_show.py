@@ -41,7 +41,7 @@ def test_an_episode_is_shown_as_a_dialogue(call: Call, recorded: Path) -> None:
     assert [line.endswith("| side by side") for line in lines[3:8]] == [False, False, True, True, False]
     assert "refused" in lines[7]
     assert lines[8] == "end    s2  crm  MISSING: no answer in 30 s"
-    assert lines[9] == "5 exchanges, 3 snapshots        next: replayproxy show F1   replayproxy blame F1"
+    assert lines[9] == "5 exchanges, 3 snapshots        next: replayproxy show F1"
 
 
 def test_unattributed_traffic_is_shown_with_the_reason(call: Call, recorded: Path) -> None:

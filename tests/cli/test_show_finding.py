@@ -149,7 +149,7 @@ def test_an_episode_says_how_its_siblings_start_and_what_it_changed(call: Call, 
     assert re.search(r"7 of 10 siblings start at [0-9a-f]{4}; here also deals/", start)
     assert any(re.search(r"^end .* rows? changed since the start", line) for line in lines)
     assert any(f"{finding['number']} read" in line for line in lines)
-    assert lines[-1].endswith(f"replayproxy show {finding['number']}   replayproxy blame {finding['number']}")
+    assert lines[-1].endswith(f"replayproxy show {finding['number']}")
     clean = next(name for name, word in document["verdicts"].items() if word == "clean")
     assert "here also" not in call("show", f"nightly/{clean}").text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -49,6 +50,31 @@ def test_each_fault_is_found_alone(tmp_path: Path, fault: str) -> None:
     done = demo(tmp_path, "--fault", fault, "--keep", str(tmp_path / "kept"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "50 clean episodes: 0 findings" in done.stdout
+    seen_at_a_glance(tmp_path)
+
+
+def seen_at_a_glance(path: Path) -> None:
+    """The screens of triage on what was really recorded: they fit, and lead from the finding to its exchanges."""
+
+    def said(*words: str, code: int = 0) -> list[str]:
+        called = [sys.executable, "-m", "replayproxy", *words, "--store", str(path / "kept")]
+        run = subprocess.run(called, capture_output=True, text=True, cwd=path, timeout=60)
+        assert run.returncode == code, run.stdout + run.stderr
+        return run.stdout.splitlines()
+
+    report = said("check", "demo", code=1)
+    assert report[0].startswith("demo: FAIL")
+    assert [line for line in report if len(line) > 100 and "replayproxy" not in line] == []
+    block = said("show", "F1")
+    drawn = [line for line in block if re.search(r"\[[ =|>a-z0-9]{18}\]$", line)]
+    assert len([line for line in drawn if " state " not in line]) >= 2
+    assert [line for line in block if len(line) > 100 and "replayproxy" not in line] == []
+    assert any(line.startswith("  ruled out ") for line in block)
+    number = len([line for line in said("show", "F1", "--curl") if line.startswith("curl ")])
+    assert number >= 2
+    assert len(said("ls", "demo", "--where", "verdict=poisoned")) >= 3
+    said("export", "F1", "--out", "F1.replay")
+    assert said("show", "F1.replay")[0].startswith("F1.replay  ")
 
 
 def test_the_demo_never_writes_over_somebody_elses_folder(tmp_path: Path) -> None:

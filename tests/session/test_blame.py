@@ -149,3 +149,19 @@ def test_what_cannot_be_meant_is_said(store: Store) -> None:
     ):  # fmt: skip
         with pytest.raises(wrong):
             asked(store, address, pointer)
+
+
+def test_the_answer_of_a_write_is_its_own_work(store: Store) -> None:
+    keep(store, bench(PATCH))
+    told = asked(store, "r/e0#2", "/stage")
+    assert (told.verdict, told.by, told.steps[0].what) == ("written", "r/e0#2", "wrote")
+    hand = Hand()
+    book = exchange(
+        "POST", "/slots/8/book", sent={"who": "ada"}, status=201, body={"ok": True, "holder": "ada"}, at_ms=10
+    )
+    hand.episode("e0", [book], [(0, {"slots": {"8": {"holder": None}}}), (30, {"slots": {"8": {"holder": "ada"}}})])
+    keep(store, SimpleNamespace(run=lambda: None, nodes=hand.nodes, traces=list(hand.traces.values())), "book")
+    told = asked(store, "book/e0#1", "/holder")
+    assert (told.verdict, told.by, told.steps[0].told) == ("written", "book/e0#1", "sent it itself")
+    told = asked(store, "book/e0", "/slots/8/holder")
+    assert (told.verdict, told.by, told.value) == ("written", "book/e0#1", "ada")
