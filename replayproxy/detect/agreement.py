@@ -42,10 +42,16 @@ class Agreement:
 
     def __init__(self) -> None:
         self._scores: dict[Pair, _Score] = {}
+        self._items: dict[tuple[str, str, tuple[str, ...]], list[Pair]] = {}
+        self._listed: dict[tuple[str, str], int] = {}
 
     def agree(self, pair: Pair, value: str) -> None:
         """The member showed the column's value, in normal form."""
-        score = self._scores.setdefault(pair, _Score())
+        score = self._scores.get(pair)
+        if score is None:
+            score = self._scores[pair] = _Score()
+            if pair.column == "" and not pair.pointer.endswith("*"):
+                self._items.setdefault((pair.env, pair.table, pair.query), []).append(pair)
         score.agreed += 1
         if len(score.values) < 2:
             score.values.add(value)
@@ -68,3 +74,15 @@ class Agreement:
     def agreed(self, pair: Pair) -> int:
         score = self._scores.get(pair)
         return score.agreed if score else 0
+
+    def item(self, env: str, table: str, query: tuple[str, ...]) -> Pair | None:
+        """How a request for one row of the table shows that row, if it is known."""
+        return next((pair for pair in self._items.get((env, table, query), ()) if self.holds(pair)), None)
+
+    def listed(self, env: str, target: str, rows: int) -> None:
+        """A list showed all rows of its table."""
+        self._listed[env, target] = max(rows, self._listed.get((env, target), 0))
+
+    def most_listed(self, env: str, target: str) -> int | None:
+        """The most rows that the list showed when it showed the whole table; None: it never did."""
+        return self._listed.get((env, target))

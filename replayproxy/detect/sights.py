@@ -10,13 +10,13 @@ from typing import Any
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.cells import Row, Shown
 from replayproxy.detect.normal import normal
-from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Op
+from replayproxy.detect.ops import PRESENCE, PRESENT, Op
 from replayproxy.detect.timeline import Timeline, cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """One cell in one answer. `pair` None: there is no state to compare with."""
+    """One cell in one answer. `pair` None: there is no state to compare with. `doubt`: what else it may mean."""
 
     op: Op
     row: Row
@@ -24,6 +24,7 @@ class Sight:
     value: Any
     pointer: str
     pair: Pair | None
+    doubt: str = ""
 
     @property
     def normal(self) -> str:
@@ -45,6 +46,19 @@ def learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> None
                 if timeline.quiet(one.row, op.fwd, op.end, index):
                     _compare(timeline, op, one, index, agreement)
                     break
+        _complete(timeline, op, near, agreement)
+
+
+def _complete(timeline: Timeline, op: Op, near: Sequence[int], agreement: Agreement) -> None:
+    """Notes a list that showed all rows of its table, and no other, at a quiet moment."""
+    table = op.place.table if op.place is not None and op.place.key is None and not op.place.rest else None
+    if table is None or not op.rows or op.status != 200:
+        return
+    shown = {one.row.key for one in op.rows}
+    first = op.rows[0].row
+    for index in near if timeline.shows(first) else ():
+        if timeline.quiet(first, op.fwd, op.end, index) and shown == timeline.keys(table, index):
+            agreement.listed(op.env, op.target, len(shown))
 
 
 def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agreement) -> None:
@@ -73,8 +87,6 @@ def sights_of(
                 for sight in _cells(op, one, with_pair=timeline.shows(one.row)):
                     if sight.pair is None or not agreement.dropped(sight.pair):
                         found[one.row, sight.column].append(sight)
-    for row, sight in _not_there(timeline, reads, rows, found):
-        found[row, PRESENCE].append(sight)
     return found
 
 
@@ -103,45 +115,3 @@ def _cells(op: Op, one: Shown, *, with_pair: bool) -> Iterator[Sight]:
             op=op, row=one.row, column=column, value=value, pointer=one.pointer(column),
             pair=pair_of(op, one, column) if with_pair else None,
         )  # fmt: skip
-
-
-def _not_there(
-    timeline: Timeline, reads: Sequence[Op], rows: set[Row], found: dict[tuple[Row, str], list[Sight]]
-) -> list[tuple[Row, Sight]]:
-    """Reads that said or implied that a row is not there, if the same request shows it at another time.
-
-    A row may be hidden by a right, a filter or a page. What the same request has shown, unchanged, in a list not
-    longer than another one, is not hidden by any of these.
-    """
-    askers: dict[tuple[str, int], list[Op]] = defaultdict(list)
-    for op in reads:
-        if op.method == "GET" and (op.rows or op.absent is not None or op.status == 200):
-            askers[op.target, op.who].append(op)
-    missing: list[tuple[Row, Sight]] = []
-    for row in rows:
-        seen = {(sight.op.target, sight.op.who): sight for sight in found.get((row, PRESENCE), ())}
-        for asked, sight in seen.items():
-            for op in _leaving_out(timeline, row, askers[asked]):
-                gone = Sight(op=op, row=row, column=PRESENCE, value=ABSENT, pointer="", pair=sight.pair)
-                missing.append((row, gone))
-    return missing
-
-
-def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator[Op]:
-    longest = max((len(op.rows) for op in askers), default=0)
-    for op in askers:
-        shorter = op.absent is None and len(op.rows) < longest and all(one.row != row for one in op.rows)
-        if op.absent == row or (shorter and _as_shown(timeline, row, op, askers)):
-            yield op
-
-
-def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:
-    """Whether the row, when this list left it out, was what it was when the same list showed it."""
-    if not timeline.shows(row):
-        return False
-    contents = []
-    for asker in (op, *(other for other in askers if any(one.row == row for one in other.rows))):
-        near = list(timeline.near(asker.fwd, asker.end))
-        if near:
-            contents.append(timeline.row_at(row, near[0]))
-    return len(contents) > 1 and contents[0] is not None and any(content == contents[0] for content in contents[1:])

@@ -32,6 +32,8 @@ from replayproxy.detect.stale_read import Judged, Stale
 from replayproxy.detect.timeline import Timeline
 from replayproxy.detect.tokens import Tokens
 
+ROWS_TOLD = 20
+
 
 def findings(
     run: str, episode: str, timeline: Timeline, judged: Judged, agreement: Agreement, tokens: Tokens,
@@ -107,11 +109,15 @@ def _finding(
         title=_title(first, late), cannot_say="; ".join(doubts), times=_times(evidence),
         effect={
             "out_of_date_s": late, "newer_versions": verdict.newer, "reads": len(reads), "cells": len(folded),
-            "row": f"{sight.row.table}/{sight.row.key}",
+            "row": f"{sight.row.table}/{sight.row.key}", "rows": _rows(folded),
         },
         scope=scope_of(evidence, own),
         covers=frozenset(reads), count=len(reads), at=sight.op.fwd,
     )  # fmt: skip
+
+
+def _rows(folded: Sequence[Stale]) -> list[str]:
+    return sorted({f"{s.sight.row.table}/{s.sight.row.key}" for s in folded})[:ROWS_TOLD]
 
 
 def _why(stale: Stale) -> str:

@@ -80,6 +80,8 @@ def doubt_of(timeline: Timeline, stale: Stale) -> str:
         return "no snapshot shows the write: how many writers go unnoticed is not known"
     if explained < COVERAGE_GATE * total:
         return f"only {explained} of {total} state changes are explained by recorded writes"
+    if stale.sight.doubt:
+        return stale.sight.doubt
     if stale.unknown_beside:
         return f"{stale.unknown_beside} other reads of this cell show a value that nobody wrote"
     return ""

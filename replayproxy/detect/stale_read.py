@@ -15,6 +15,7 @@ from typing import Any
 from replayproxy.detect.agreement import Agreement
 from replayproxy.detect.cells import Row, Shown
 from replayproxy.detect.history import ALWAYS, NO_LINE, Blind, History, Reading, State, Verdict, Version, judge
+from replayproxy.detect.missing import left_out, left_out_of_old_lists
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
 from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
@@ -72,12 +73,22 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     effects = _effects(timeline)
     rows = {row for row, _ in effects} | {change.row for change in timeline.changes}
     result.mapped = sum(as_the_state(timeline, op) for op in reads)
-    for (row, column), seen in sights_of(timeline, reads, rows, agreement).items():
+    sights = sights_of(timeline, reads, rows, agreement)
+    for row, sight in [*left_out(timeline, reads, rows, agreement, sights, effects)]:
+        sights[row, PRESENCE].append(sight)
+    for (row, column), seen in sights.items():
         history = _history(timeline, effects, row, column, seen)
         verdicts = judge(history)
         unknown = sum(verdict.state is State.UNKNOWN for verdict in verdicts)
         for verdict in verdicts:
             _count(timeline, result, verdict, unknown)
+    older: dict[int, int] = {}
+    for one in result.stale:
+        seq, gone = one.sight.op.seq, one.sight.op.fwd - one.verdict.delta
+        older[seq] = min(gone, older.get(seq, gone))
+    for row, sight in left_out_of_old_lists(timeline, reads, rows, agreement, effects, older):
+        (verdict,) = judge(_history(timeline, effects, row, PRESENCE, [sight]))
+        _count(timeline, result, verdict, 0)
     if rows:
         _ask_tokens(timeline, TokenOrder(timeline, own, rows, tokens), reads, rows, result)
     return result
@@ -188,6 +199,8 @@ def _history(
     blind += [op for op in writes.floating if (op.episode, op.seq) not in said and op.touches(row, writes.paths)]
     if not timeline.shows(row):
         versions += _found_at_first(timeline, sights)
+        if column == PRESENCE:
+            versions += _not_there_before(versions)
     return History(
         versions=versions,
         blind=[Blind(inv=op.fwd, end=op.end) for op in blind],
@@ -204,6 +217,13 @@ def _found_at_first(timeline: Timeline, sights: Sequence[Sight]) -> list[Version
     if not early or len({sight.normal for sight in early}) != 1:
         return []
     return [Version(inv=ALWAYS, end=min(sight.op.end for sight in early), value=early[0].normal)]
+
+
+def _not_there_before(versions: Sequence[Version]) -> list[Version]:
+    """Without snapshots: a row that a POST made (201) had not been there."""
+    first = min(versions, key=lambda version: version.inv, default=None)
+    made = first is not None and first.ref is not None and (first.ref.method, first.ref.status) == ("POST", 201)
+    return [Version(inv=ALWAYS, end=first.inv - 1, value=ABSENT)] if made and first is not None else []
 
 
 def _stale(timeline: Timeline, verdict: Verdict, unknown: int) -> Stale:

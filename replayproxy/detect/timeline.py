@@ -108,6 +108,7 @@ class Timeline:
         self.accounted: set[tuple[str, int]] = set()
         self.too_much = False
         self.changes: list[Change] = []
+        self._comings: dict[str, list[tuple[int, str, bool]]] = {}
         self._runs: dict[Row, list[tuple[int, Any | None]]] = {}
         for gap in range(len(self.shots) - 1):
             self._look_into(gap)
@@ -179,6 +180,20 @@ class Timeline:
             value = cell(content, column)
             if not found or found[-1][1] != value:
                 found.append((index, value))
+        return found
+
+    def keys(self, table: str, index: int) -> set[str]:
+        """The keys of a table's rows as the snapshot of that index shows them."""
+        if table not in self._comings:
+            self._comings[table] = sorted(
+                (change.gap, change.row.key, change.after is not None)
+                for change in self.changes
+                if change.row.table == table and (change.before is None) != (change.after is None)
+            )
+        found = set(self.states.rows(self.shots[0].root).get(table, ()))
+        for gap, key, there in self._comings[table]:
+            if gap < index:
+                (found.add if there else found.discard)(key)
         return found
 
     def near(self, begin: int, end: int) -> Iterator[int]:

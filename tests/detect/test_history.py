@@ -163,9 +163,12 @@ def random_history(rng: random.Random) -> tuple[History, list[tuple[str, int, in
 
 
 def test_no_linearizable_history_is_ever_flagged_and_most_others_are() -> None:
+    """20,000 histories of 2 to 6 operations with arbitrary values, some writes unanswered or blind, some reads
+    snapshots: 12,672 are not linearizable. None of the other 7,328 is flagged, and 11,352 (89.6 %) get another verdict
+    than `current`, most of them `unknown`: arbitrary values are mostly nobody's."""
     rng = random.Random(7)
     broken = found = 0
-    for _ in range(6000):
+    for _ in range(20_000):
         history, ops = random_history(rng)
         verdicts = states(history)
         if linearizable(ops, "a"):
@@ -173,8 +176,55 @@ def test_no_linearizable_history_is_ever_flagged_and_most_others_are() -> None:
         elif len(ops) > 1:
             broken += 1
             found += any(state is not State.CURRENT for state in verdicts)
-    assert broken > 1500
+    assert broken > 12_000
     assert found / broken > 0.8, (found, broken)
+
+
+def cached_history(rng: random.Random) -> tuple[History, list[tuple[str, int, int, str]]]:
+    """A register whose writes take effect at true instants, read by many and by trusted snapshots; a reader gets an
+    old copy now and then."""
+    moments: list[tuple[int, int, str, int]] = []  # effect, begin, kind, end
+    for _ in range(rng.randint(3, 8)):
+        begin = rng.randrange(10, 300)
+        effect = begin + rng.randrange(1, 25)
+        moments.append(
+            (effect, begin, rng.choice(("write", "read", "read", "snapshot")), effect + rng.randrange(1, 25))
+        )
+    values, ops, snapshots = ["a"], [], [(0, 1, "a")]
+    letters = iter("bcdefghij") if rng.random() < 0.5 else iter(rng.choices("abc", k=9))
+    for _, begin, kind, end in sorted(moments):
+        if kind == "write":
+            values.append(next(letters))
+        old = kind == "read" and rng.random() < 0.4
+        value = rng.choice(values) if old else values[-1]
+        ops.append((kind, begin, end, value))
+        if kind == "snapshot":
+            snapshots.append((begin, end, value))
+    snapshots.sort()
+    history = History(
+        versions=[write(b, e, v) for kind, b, e, v in ops if kind == "write"], blind=[],
+        readings=[read(b, e, v) for kind, b, e, v in ops if kind == "read"],
+        line=Line(begun=[s[0] for s in snapshots], done=[s[1] for s in snapshots]),
+        runs=[(i, s[2]) for i, s in enumerate(snapshots) if i == 0 or snapshots[i - 1][2] != s[2]],
+    )  # fmt: skip
+    return history, [("read" if kind == "snapshot" else kind, b, e, v) for kind, b, e, v in ops]
+
+
+def test_reads_of_an_old_copy_are_flagged_wherever_the_intervals_rule_the_value_out() -> None:
+    """20,000 histories of 3 to 8 operations of a register with an old copy beside it, unique and three values, with
+    snapshots: 3,093 are not linearizable, 2,993 of them (96.8 %) are flagged, and none of the other 16,907."""
+    rng = random.Random(5)
+    broken = found = 0
+    for _ in range(20_000):
+        history, ops = cached_history(rng)
+        verdicts = states(history)
+        if linearizable(ops, "a"):
+            assert State.STALE not in verdicts, history
+        else:
+            broken += 1
+            found += State.STALE in verdicts
+    assert broken > 1000
+    assert found / broken > 0.9, (found, broken)
 
 
 def test_the_verdicts_do_not_depend_on_the_scale_of_time() -> None:

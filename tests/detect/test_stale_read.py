@@ -222,6 +222,30 @@ def test_a_list_that_never_shows_the_row_may_be_filtered_or_paged() -> None:
     assert told(paged, [(0, OLD), (22, MADE)]) == []
 
 
+def test_a_row_that_was_made_and_is_not_found_by_its_own_path_is_stale() -> None:
+    gone = exchange("GET", "/deals/D-3", status=404, body={"error": "no such deal"}, at_ms=30)
+    assert told([get(10), POST, gone], [(0, OLD), (22, MADE)]) == [("stale-read", "membership", "proven")]
+    assert told([POST, gone], []) == [("stale-read", "membership", "suspected")]
+    before = exchange("GET", "/deals/D-3", status=404, body={"error": "no such deal"}, at_ms=5)
+    assert told([get(10), before, POST], [(0, OLD), (22, MADE)]) == []
+    other = exchange(
+        "GET", "/deals/D-3", status=404, body={}, at_ms=30, request_headers={"Authorization": "Bearer somebody-else"}
+    )
+    assert told([get(10), POST, other], [(0, OLD), (22, MADE)]) == [], "another principal may not see it"
+    assert told([POST, gone], [(0, OLD), (22, MADE)]) == [], "that this path shows rows of the table is not known"
+
+
+def test_a_list_that_is_old_in_a_row_and_lacks_one_made_later_is_suspected() -> None:
+    changed = deals(D_1="won", D_2="lead")
+    both = deals(D_1="won", D_2="lead", D_3="lead")
+    post = exchange("POST", "/deals", sent={"stage": "lead"}, status=201, body={"id": "D-3", "stage": "lead"}, at_ms=26)
+    states = [(0.0, OLD), (22.0, changed), (28.0, both)]
+    found = told([listed(10, "D-1", "D-2"), patch(), post, listed(30, "D-1", "D-2")], states)
+    assert found == [("stale-read", "RYW", "proven"), ("stale-read", "membership", "suspected")]
+    first = told([listed(10, "D-1", "D-2"), post, patch(27), listed(30, "D-1", "D-2")], [states[0], (29.5, both)])
+    assert [sub for _, sub, _ in first] == ["RYW"], "the old copy may be from after the row was made"
+
+
 def test_the_state_may_be_one_document() -> None:
     def state(stage: str) -> dict[str, Any]:
         return {"document": {"": {"deals": {"D-1": {"id": "D-1", "stage": stage}}, "tick": 1}}}
