@@ -74,6 +74,9 @@ class Across:
         envs = next(s.envs for s in summary.series if s.name == dirt.series)
         own = [op for op in ops if op.env in envs]
         seen = sightings(dirt, own, [e for e in trace.exchanges if e.env in envs])
+        if dirt.settled is not None:
+            until = dirt.settled.done
+            dirt = replace(dirt, before_settled=tuple(e.seq for e in trace.exchanges if (e.times.fwd or 0) < until))
         return bleed.from_dirt(self._source.run.name, dirt, seen, flows, envs)
 
 

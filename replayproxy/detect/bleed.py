@@ -123,7 +123,8 @@ def _reset(run: str, dirt: Dirt, seen: Sequence[Sighting], envs: Iterable[str]) 
             **_polluters(run, dirt.survivors), **_start(dirt),
         },
         scope=_scope(dirt, seen),
-        covers=frozenset((dirt.episode, sight.seq) for sight in seen), count=max(1, len(dirt.survivors)),
+        covers=frozenset((dirt.episode, seq) for seq in {*(sight.seq for sight in seen), *dirt.before_settled}),
+        count=max(1, len(dirt.survivors)),
         at=dirt.start.begun,
     )  # fmt: skip
 

@@ -72,6 +72,7 @@ class Dirt:
     reset: Exchange | None = None  # the recorded reset before it
     roots: tuple[Mapping[str, Any], ...] = ()  # the start states of this task and seed
     group: Group = (None, None, "")
+    before_settled: tuple[int, ...] = ()  # exchanges that ran while the reset may still have been at work
 
     def among(self, survivors: tuple[Survivor, ...]) -> Dirt:
         """The same, of these rows only."""

@@ -7,10 +7,12 @@ does not, then it is that episode's doing: one fault, told as a bleed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote_plus
 
 from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import Kind as BodyKind
@@ -132,30 +134,36 @@ def _outside(finding: Finding) -> Finding:
 
 
 def _brought(trace: Trace, wanted: Mapping[str, object], reads: Callable[[Exchange], bool]) -> dict[str, Exchange]:
-    """Of the wanted values those that an episode had sent with its writes or was given by them, each with the first."""
+    """Of the wanted values those that an episode had sent with its writes, each with the first of them. What it had
+    been shown before it sent it was there already: a row that is read and put back is not its own."""
     found: dict[str, Exchange] = {}
+    shown: set[str] = set()
     for exchange in trace.exchanges:
-        if reads(exchange) or exchange.response is None or exchange.response.status >= 400:
-            continue
-        for text in {*_said(exchange), *_values(exchange)}:
-            if text in wanted:
-                found.setdefault(text, exchange)
+        worked = exchange.response is not None and 200 <= exchange.response.status < 400
+        if worked and not reads(exchange):
+            for text in _said(exchange):
+                if text in wanted and text not in shown:
+                    found.setdefault(text, exchange)
+        if exchange.response is not None:
+            shown.update(_values(exchange))
     return found
 
 
 def _sent(exchanges: Sequence[Exchange], until: int) -> set[str]:
     """What an episode had said itself before an exchange, and in it."""
-    return {text for exchange in exchanges if exchange.seq <= until for text in _said(exchange)}
+    before = [exchange for exchange in exchanges if exchange.seq <= until]
+    targets = {part for e in before for part in re.split("[/?=&]", e.request.target.decode("utf-8", "replace"))}
+    return {text for exchange in before for text in _said(exchange)} | targets
 
 
 def _said(exchange: Exchange) -> set[str]:
+    """The values of a request's body."""
     seen = view(exchange.request.fields, exchange.request.body)
-    words = set(exchange.request.target.decode("utf-8", "replace").replace("?", "/").replace("=", "/").split("/"))
     if seen.kind is BodyKind.JSON:
-        words |= {text for _, leaf in jsonvalue.leaves(seen.value) if (text := _telling(leaf)) is not None}
-    elif seen.kind is BodyKind.FORM:
-        words |= {(value or b"").decode("utf-8", "replace") for _, value in seen.value}
-    return words
+        return {text for _, leaf in jsonvalue.leaves(seen.value) if (text := _telling(leaf)) is not None}
+    if seen.kind is BodyKind.FORM:
+        return {unquote_plus((value or b"").decode("utf-8", "replace")) for _, value in seen.value}
+    return set()
 
 
 def _values(exchange: Exchange) -> dict[str, tuple[str, Any]]:

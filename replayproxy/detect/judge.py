@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from replayproxy.core.rules import RuleBook
 from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect.across import Across
-from replayproxy.detect.finding import Finding, Kind, in_order
+from replayproxy.detect.finding import CONVINCING, Finding, Kind, in_order
 from replayproxy.detect.hidden import Hidden
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
 from replayproxy.detect.siblings import Siblings
@@ -82,7 +82,7 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     findings = [*swept.stale_reads(source.run.name), *across.findings]
     covered = frozenset(pair for finding in findings for pair in finding.covers)
     siblings = Siblings(source, swept, references, near)
-    findings += siblings.run(covered)
+    findings += siblings.run(covered, _began_dirty(across.findings))
     findings = list(Hidden(source, swept.summaries).retold(findings, siblings.contradicted))
     findings += swept.races.findings()
     amended = [finding for finding in source.amend(findings) if finding.episode in swept.summaries]
@@ -98,6 +98,10 @@ def _starts(swept: Swept, near: Beside) -> list[Start]:
             if snapshot is not None and not at_work(summary, snapshot, series, near):
                 found.append(start_of(summary.episode, snapshot))
     return found
+
+
+def _began_dirty(findings: Sequence[Finding]) -> frozenset[str]:
+    return frozenset(f.episode for f in findings if f.kind is Kind.DIRTY_RESET and f.grade in CONVINCING)
 
 
 REPRODUCED = frozenset({Kind.STATE_BLEED, Kind.DIRTY_RESET, Kind.STALE_READ, Kind.NONDETERMINISM})

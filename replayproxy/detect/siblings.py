@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from replayproxy.core.values import Episode
 from replayproxy.detect import nondeterminism
@@ -12,6 +12,8 @@ from replayproxy.detect.nondeterminism_findings import Claims, Round
 from replayproxy.detect.reference import MAX_FORMS, References, start_of
 from replayproxy.detect.source import Beside, Source, Summary
 from replayproxy.detect.sweep import Swept
+
+BEGAN_DIRTY = "its start was not as it should be"
 
 MOST_ROUNDS = 8
 """So often another episode is taken as the one that the rest is compared with: the cost stays linear."""
@@ -29,10 +31,11 @@ class Siblings:
         self.why: dict[str, str] = {}
         self.contradicted: set[tuple[str, int]] = set()
 
-    def run(self, covered: frozenset[tuple[str, int]]) -> list[Finding]:
+    def run(self, covered: frozenset[tuple[str, int]], dirty: Collection[str]) -> list[Finding]:
+        """`dirty`: episodes that are left out, because what their reset left undone may still be under way."""
         groups: dict[tuple[object, ...], list[Summary]] = defaultdict(list)
         for summary in self._swept.summaries.values():
-            self.why[summary.name] = _unfit(summary, self._beside)
+            self.why[summary.name] = BEGAN_DIRTY if summary.name in dirty else _unfit(summary, self._beside)
             if not self.why[summary.name]:
                 groups[(*summary.group, tuple(sorted(summary.starts)))].append(summary)
         found: list[Finding] = []

@@ -53,6 +53,19 @@ def test_a_small_word_in_common_is_not_enough() -> None:
     assert found.kind == "nondeterminism"
 
 
+def test_a_row_that_was_read_and_put_back_is_not_its_writer_s_own() -> None:
+    row = {"id": 1, "what": "the green folder"}
+    seen = exchange("GET", "/items/1", body=row, at_ms=15)
+    put = exchange("PUT", "/items/1", sent=row, body=row, at_ms=20)
+    story = told(cart({"what": "the green folder"}), add("x", {"ok": True}))
+    story.traces.clear()
+    for number in range(1, 4):
+        story.look(f"v{number}", CLEAN, cart())
+    story.add("p", [seen, put], [(1, CLEAN), (30, CLEAN)], task="other", seed=1)
+    story.look("v4", CLEAN, cart({"what": "the green folder"}))
+    assert [f.kind for f in story.findings()] == ["nondeterminism"]
+
+
 def test_what_the_reader_itself_had_said_is_not_another_s() -> None:
     story = told(cart(at=40), add("the green folder", {"ok": True}))
     story.traces.clear()
