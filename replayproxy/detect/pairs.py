@@ -76,9 +76,9 @@ def risky_pairs(
     drawn: Mapping[int, set[int]],
 ) -> list[Risky]:  # fmt: skip
     """The pairs of one episode, by rank and then by time. `changed`: the rows that a write alone changed, where the
-    snapshots tell; `drawn`: which answers a request took a name from."""
+    snapshots tell (an empty list: it changed none); `drawn`: which answers a request took a name from."""
     ordered = sorted((e for e in exchanges if e.seq in ops), key=lambda e: (e.times.head, e.seq))
-    writes = [one for e in ordered if (one := _write(e, ops[e.seq], changed.get(e.seq, ()))) is not None]
+    writes = [one for e in ordered if (one := _write(e, ops[e.seq], changed.get(e.seq))) is not None]
     found = [risky for one in writes if (risky := _twice(one, ordered, ops)) is not None]
     for at, first in enumerate(writes):
         for second in writes[at + 1 :]:
@@ -94,11 +94,11 @@ def guard_of(exchange: Exchange) -> str:
     return next((name.decode() for name in GUARDS if field(exchange.request.fields, name) is not None), "")
 
 
-def _write(exchange: Exchange, op: Op, changes: Sequence[RowChange]) -> _Write | None:
+def _write(exchange: Exchange, op: Op, changes: Sequence[RowChange] | None) -> _Write | None:
     granted = op.status is not None and 200 <= op.status < 400 and op.effect is not Effect.NONE
-    if not granted or op.is_reset or exchange.is_probe:
+    if not granted or op.is_reset or exchange.is_probe or (changes is not None and not changes):
         return None
-    return _Write(exchange=exchange, op=op, changes=changes, guard=guard_of(exchange),
+    return _Write(exchange=exchange, op=op, changes=changes or (), guard=guard_of(exchange),
                   template=request_template(exchange.request))  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from itertools import product
 from typing import Any
 
 from replayproxy.core import jsonvalue
+from replayproxy.core.renaming import is_digest, owners
+from replayproxy.core.times import parse_text
 from replayproxy.core.tokens import FRESH_BITS, bits
 from replayproxy.detect.normal import normal
 from replayproxy.detect.racing_effect import Effect, Item, same_effect
@@ -220,7 +222,14 @@ def repeated(serial: Serial, together: Sequence[Outcome]) -> list[tuple[str, str
 
 
 def _is_id(serial: Serial, at: str) -> bool:
-    return all(isinstance(o.a.told[at], str) and bits(o.a.told[at]) >= FRESH_BITS for o in serial.all)
+    """Whether the place is one of an id by its name, and its values by their form: no instant, no digest, nothing that
+    two may lawfully be given in one millisecond."""
+    place = jsonvalue.tokens(at)
+    nouns, defines = owners(place, "/")
+    if not (nouns or defines) or is_digest(place[-1]):
+        return False
+    values = [call.told[at] for one in serial.all for call in (one.a, one.b)]
+    return all(isinstance(v, str) and bits(v) >= FRESH_BITS and parse_text(v) is None for v in values)
 
 
 def _is_steady(serial: Serial, together: Sequence[Outcome], at: str) -> bool:

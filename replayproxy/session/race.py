@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -150,27 +150,36 @@ def _predicted(reader: Reader, trace: Trace, drawn: Mapping[int, set[int]]) -> l
     sendable = [e for e in trace.exchanges if why_not_sent(e) is None]
     ops = {op.seq: op for op in extract.ops}
     writes = {op.seq: (op.fwd, op.end) for op in extract.ops if op.effect is not Effect.NONE}
-    changed: dict[int, list[RowChange]] = {}
-    for seq, shots in _around(trace.snapshots, writes).items():
-        try:
-            changed.setdefault(seq, []).extend(states.changes(*(shot.root or b"" for shot in shots)))
-        except TooMuchChanged:
-            continue  # it tells too little about one row: the paths say what there is to say
-    return risky_pairs(sendable, ops, changed, drawn)
+    return risky_pairs(sendable, ops, _changed(trace.snapshots, writes, states), drawn)
+
+
+def _changed(
+    snapshots: Sequence[Snapshot], writes: Mapping[int, tuple[int, int]], states: States
+) -> dict[int, list[RowChange]]:
+    """The rows that each write changed, where every snapshot was read around it and nothing else ran between."""
+    found: dict[int, list[RowChange]] = {}
+    told: dict[int, int] = {}
+    names = {shot.name for shot in snapshots}
+    for name in sorted(names):
+        for seq, before, after in _around([s for s in snapshots if s.name == name and usable(s)], writes):
+            try:
+                found.setdefault(seq, []).extend(states.changes(before.root or b"", after.root or b""))
+                told[seq] = told.get(seq, 0) + 1
+            except TooMuchChanged:
+                continue  # it tells too little about one row: the path says what there is to say
+    return {seq: rows for seq, rows in found.items() if rows or told.get(seq) == len(names)}
 
 
 def _around(
-    snapshots: Sequence[Snapshot], writes: Mapping[int, tuple[int, int]]
-) -> dict[int, tuple[Snapshot, Snapshot]]:
-    """The two readings around a write that was the only one between them."""
-    found: dict[int, tuple[Snapshot, Snapshot]] = {}
-    for name in {shot.name for shot in snapshots}:
-        own = sorted((s for s in snapshots if s.name == name and usable(s)), key=lambda s: s.begun)
-        for before, after in pairwise(own):
-            between = [seq for seq, (begun, ended) in writes.items() if ended > before.begun and begun < after.done]
-            if len(between) == 1 and between[0] not in found:
-                found[between[0]] = before, after
-    return found
+    shots: Sequence[Snapshot], writes: Mapping[int, tuple[int, int]]
+) -> Iterator[tuple[int, Snapshot, Snapshot]]:
+    """Each write that was the only one between two readings, with these."""
+    seen: set[int] = set()
+    for before, after in pairwise(sorted(shots, key=lambda s: s.begun)):
+        between = [seq for seq, (begun, ended) in writes.items() if ended > before.begun and begun < after.done]
+        if len(between) == 1 and between[0] not in seen:
+            seen.add(between[0])
+            yield between[0], before, after
 
 
 def _chosen(trace: Trace, found: Sequence[Risky], ask: Ask) -> list[Risky]:

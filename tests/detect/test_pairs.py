@@ -88,6 +88,12 @@ def test_reads_refusals_and_plain_repeats_are_none(exchanges: list[Exchange]) ->
     assert pairs(exchanges) == []
 
 
+def test_a_post_that_the_snapshots_show_to_change_nothing_is_none() -> None:
+    verify = sent(1, "POST", "/verify")
+    assert [one.key for one in pairs([verify])] == [(1, 1)]
+    assert pairs([verify], {1: []}) == []
+
+
 def test_writes_of_different_rows_or_of_a_bare_collection_are_none() -> None:
     exchanges = [sent(1, "PATCH", "/deals/7"), sent(2, "PATCH", "/deals/8"), sent(3, "POST", "/deals", 201),
                  sent(4, "POST", "/deals", 201)]  # fmt: skip

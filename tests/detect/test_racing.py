@@ -139,6 +139,31 @@ def test_a_value_given_to_both_that_an_order_gives_to_one_is_shown() -> None:
     assert repeated(Serial(ab=[told(1, 1)] * 2, ba=[told(1, 1)]), [told(1, 1)]) == [None]
 
 
+A, B, C = ("f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "0b96f3c2-8f1c-4c57-9a5d-7f0a4b1f2d11",
+           "7d444840-9dc0-11d1-b245-5ffdce74fad2")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "shown"),
+    [
+        ("id", (A, B, C), True),
+        ("booking_id", (A, B, C), True),
+        ("updated_at", ("2026-11-30T03:22:30.620Z", "2026-11-30T03:22:30.835Z", "2026-11-30T03:22:32.248Z"), False),
+        ("etag", (A, B, C), False),
+        ("checksum_id", ("2026-11-30T03:22:30.620Z", "2026-11-30T03:22:30.835Z", "2026-11-30T03:22:32.248Z"), False),
+    ],
+)
+def test_only_an_id_is_enough_by_itself(name: str, values: tuple[str, str, str], shown: bool) -> None:
+    """Two that come in one millisecond are lawfully given one instant."""
+    one, two, both = values
+
+    def answered(a: str, b: str) -> Outcome:
+        return Outcome(a=call(201, **{name: a}), b=call(201, **{name: b}))
+
+    serial = Serial(ab=[answered(one, two), answered(two, one)], ba=[answered(one, two)])
+    assert (repeated(serial, [answered(both, both)]) != [None]) is shown
+
+
 def test_orders_that_are_not_the_same_twice_are_no_yardstick() -> None:
     assert "not deterministic" in Serial(ab=[out(200, 200, BOTH), out(200, 200, ONCE)], ba=[out(200, 200)]).unsteady()
     assert "now 201, 409" in Serial(ab=[out(201, 409), out(201, 201)], ba=[out(409, 201)]).unsteady()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +164,8 @@ class Booking:
                 self.rows(f"UPDATE accounts SET {name} = ? WHERE id = ?", value, key)
         else:
             self.rows("UPDATE accounts SET owner = ?, note = ? WHERE id = ?", row["owner"], row["note"], key)
-        return web.json_response({"id": key, **told})
+        now = datetime.fromtimestamp(int(time.time()), UTC).isoformat()
+        return web.json_response({"id": key, **told, "updated_at": now})
 
 
 async def recorded(store: Store, shop: Booking, *requests: Request, snapshot: bool = True) -> Trace:
