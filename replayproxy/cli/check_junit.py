@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as Xml
 
+from replayproxy.cli.moments import moment
 from replayproxy.core.shown import safe
 
 HEAD = b'<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -20,8 +20,7 @@ def junit_xml(documents: Sequence[Mapping[str, Any]], fail_on: Collection[str]) 
         suite = Xml.SubElement(root, "testsuite", name=plain(told["run"]), time="0")
         began = told["began"]
         if began is not None:
-            at = datetime.fromtimestamp(began["wall"] // 10**9, UTC)
-            suite.set("timestamp", at.strftime("%Y-%m-%dT%H:%M:%S"))
+            suite.set("timestamp", moment(began["wall"]).replace(" ", "T"))
         for case in _cases(told, set(fail_on)):
             suite.append(case)
         _count(suite)
