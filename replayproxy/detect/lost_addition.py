@@ -7,6 +7,7 @@ was beside, all additions that were answered with success must be in it, and tho
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,31 @@ class Steps:
         for op in timeline.writes.closed:
             if (op.episode, op.seq) in timeline.accounted and op.ok and is_action(op):
                 self._note_idle(timeline, op, op.about[-1])
+        self._note_answers(timeline)
+
+    def _note_answers(self, timeline: Timeline) -> None:
+        """An answer that shows another value of the number plus what was asked: it added, whoever was beside it."""
+        for op in timeline.writes.closed:
+            row = row_of(op)
+            if row is None or not op.ok or not is_action(op) or not timeline.shows(row):
+                continue
+            asked, said = _numbers(op.asked), _numbers(op.said)
+            for column, value in said.items() if len(asked) == 1 else ():
+                ((name, amount),) = asked.items()
+                base = value - amount
+                if amount and base != 0 and base != value and base in self._values(timeline, row, column, op):
+                    step = self._seen[action_of(op, row, column)]
+                    if step.agreed == 0:
+                        step.by = name, 1
+                    step.agreed += step.by == (name, 1)
+
+    def _values(self, timeline: Timeline, row: Row, column: str, op: Op) -> set[Decimal]:
+        shown = {_numbers(timeline.row_at(row, index)).get(column) for index, _ in timeline.values(row, column)}
+        said = {
+            _numbers(other.said).get(column) for other in timeline.writes.closed
+            if other is not op and row in other.about and other.ok
+        }  # fmt: skip
+        return {value for value in shown | said if value is not None}
 
     def _note_idle(self, timeline: Timeline, op: Op, row: Row) -> None:
         before = next(iter(timeline.near(op.fwd, op.end)))
@@ -79,8 +105,10 @@ class Steps:
     def of(self, action: Action, op: Op) -> Decimal | None:
         """What the write adds, if that is known."""
         step = self._seen.get(action)
-        if step is None or step.broken or not step.agreed or action in self._idle:
+        if (step is not None and step.broken) or action in self._idle:
             return None
+        if step is None or not step.agreed:
+            return _by_word(action, op)
         if step.by is None:
             return step.step
         value = _numbers(op.asked).get(step.by[0])
@@ -89,6 +117,20 @@ class Steps:
     def agreed(self, action: Action) -> int:
         step = self._seen.get(action)
         return 0 if step is None or step.broken else step.agreed
+
+
+_ADDS = re.compile(r"refund|add|increment|deposit|credit|top_?up|earn|receive|restock|donate|contribute")
+_TAKES = re.compile(r"debit|withdraw|spend|consume|decrement|redeem|deduct")
+
+
+def _by_word(action: Action, op: Op) -> Decimal | None:
+    """What an action that was never seen alone adds to the number that its answer shows, if its name says that it adds:
+    enough for a suspicion."""
+    asked = _numbers(op.asked)
+    if len(asked) != 1 or action[3] not in op.said:
+        return None
+    (amount,) = asked.values()
+    return amount if _ADDS.fullmatch(action[1]) else -amount if _TAKES.fullmatch(action[1]) else None
 
 
 def is_action(op: Op) -> bool:
@@ -188,6 +230,8 @@ def missing(window: Window, steps: Steps) -> Missing | None:
         return None
     sums = [value for value in done if value is not None]
     perhaps = [value for value in still if value is not None]
+    if window.column not in {c for op in window.done for c in op.said} and not all(map(steps.agreed, window.actions)):
+        return None
     expected, delta = window.was + sum(sums), window.found - window.was
     allowed = {sum(sums) + sum(some) for n in range(len(perhaps) + 1) for some in combinations(perhaps, n)}
     agreed = min(steps.agreed(action) for action in window.actions)
@@ -196,6 +240,6 @@ def missing(window: Window, steps: Steps) -> Missing | None:
         return Missing(window=window, expected=expected, agreed=agreed, twice=True)
     # Only a sum of some of them is the mark of a lost one; any other number has a writer that is not known.
     some_of = {sum(some) for n in range(len(sums)) for some in combinations(sums, n)}
-    if delta in allowed or delta not in some_of:
+    if delta in allowed or delta not in some_of or (delta == 0 and not agreed):
         return None
     return Missing(window=window, expected=expected, agreed=agreed, twice=False)

@@ -36,7 +36,7 @@ def lost_write(told: Told, timeline: Timeline, lost: Lost) -> Finding:
             "a PATCH sets the members that it names and no others", told.assumed(),
         ),
         ruled_out=(
-            "a later write of this cell: none can have taken effect before the snapshot",
+            "another write of this cell: none can have taken effect before the snapshot",
             f"a write that took its time: no later snapshot shows it ({len(timeline.shots) - lost.after - 1} seen)",
         ),
         reproduce=told.reproduce(op.env), title=_title(lost, column),

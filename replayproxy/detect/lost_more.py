@@ -23,7 +23,8 @@ def lost_addition(told: Told, found: Missing, last: Op) -> Finding:
     window = found.window
     doubt = told.covered()
     if not doubt and found.agreed < SEEN_OFTEN:
-        doubt = "the action was seen alone only once, so what it adds may be another thing"
+        times = "only once" if found.agreed else "never"
+        doubt = f"what the action adds: it was {times} seen to, beside its name"
     ops = (*window.done, *window.open)
     others = [op for op in ops if op is not last]
     failed = [op for op in window.open if op.status is not None]

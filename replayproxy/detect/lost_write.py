@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from replayproxy.detect.cells import Row
 from replayproxy.detect.ops import ABSENT, PRESENCE, Effect, Op
 from replayproxy.detect.race_double import mentions
-from replayproxy.detect.timeline import Timeline, cell
+from replayproxy.detect.timeline import Change, Timeline, cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,34 @@ def _row(
         lost = [PRESENCE]
     if lost:
         yield _lost(timeline, op, row, tuple(lost), before, after)
+
+
+def taken_back(timeline: Timeline) -> Iterator[Lost]:
+    """Cells that went back to what they had been, while all that ran were PATCHes of other columns of the row."""
+    for change in timeline.changes:
+        if not isinstance(change.before, dict) or not isinstance(change.after, dict):
+            continue
+        rivals = [op for op in change.possible if op.ok and op.method == "PATCH" and change.row in op.about]
+        for column in sorted(change.before) if rivals else ():
+            old, value = cell(change.after, column), cell(change.before, column)
+            if old == value or any(may_set(timeline, op, change.row, column) for op in change.possible):
+                continue
+            if any(index < change.gap and held == old for index, held in timeline.values(change.row, column)):
+                yield from _undone(timeline, change, column, value, old, rivals)
+
+
+def _undone(
+    timeline: Timeline, change: Change, column: str, value: str, old: str, rivals: Sequence[Op]
+) -> Iterator[Lost]:  # fmt: skip
+    shown = timeline.line.done[change.gap]
+    wrote = [op for op in timeline.writes.closed if op.sets.get((change.row, column)) == value and op.fwd <= shown]
+    if wrote:
+        op = max(wrote, key=lambda one: one.fwd)
+        beside = [rival for rival in rivals if rival is not op and rival.fwd <= op.end]
+        yield Lost(
+            op=op, row=change.row, columns=(column,), value=value, old=old, rivals=tuple(beside or rivals),
+            overlap=bool(beside), before=change.gap, after=change.gap + 1,
+        )  # fmt: skip
 
 
 def _lost(timeline: Timeline, op: Op, row: Row, lost: tuple[str, ...], before: int, after: int) -> Lost:

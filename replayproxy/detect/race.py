@@ -16,11 +16,11 @@ from replayproxy.detect.lost_addition import Steps, Window, missing, windows
 from replayproxy.detect.lost_condition import ignored
 from replayproxy.detect.lost_findings import lost_write
 from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read, written_back
-from replayproxy.detect.lost_write import Kept, look
+from replayproxy.detect.lost_write import Kept, look, taken_back
 from replayproxy.detect.lost_writeback import put_back
 from replayproxy.detect.ops import Op
 from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
-from replayproxy.detect.race_answers import applied_twice, phantoms, refused_but_done
+from replayproxy.detect.race_answers import applied_twice, failed_but_done, phantoms, refused_but_done
 from replayproxy.detect.race_capacity import Fulls, Over, over_capacity
 from replayproxy.detect.race_claims import Claims, Declared, Refusals, claims
 from replayproxy.detect.race_double import Double, doubles
@@ -95,11 +95,19 @@ class Races:
             else:
                 column = Kept(env=one.op.env, table=one.row.table, column=one.columns[0])
                 self._add(partial(self._if_kept, lost_write(told, timeline, one), (column,)))
+        for back in taken_back(timeline):
+            if back.op.episode == told.episode:
+                self._add(partial(_sure, lost_write(told, timeline, back)))
         for done in refused_but_done(timeline):
             if done.op.episode == told.episode:
                 self._add(partial(_sure, done_all_the_same(told, done)))
-        for twice in applied_twice(timeline, own):
+        again = list(applied_twice(timeline, own))
+        for twice in again:
             self._add(partial(_sure, made_twice(told, twice)))
+        repeated = {(twice.failed.episode, twice.failed.seq) for twice in again}
+        for done in failed_but_done(timeline, own):
+            if (done.op.episode, done.op.seq) not in repeated:
+                self._add(partial(_sure, done_all_the_same(told, done)))
         for phantom in phantoms(timeline, own):
             self._add(partial(_sure, held_by_nobody(told, phantom)))
         for both in ignored(timeline):
@@ -119,7 +127,7 @@ class Races:
         for over in over_capacity(timeline):
             wronged = [op for op in over.wronged if op.episode == told.episode]
             if wronged:
-                rule = wronged[0].env, over.thing.table
+                rule = wronged[0].env, over.thing.table, over.holders[0].table if over.holders else ""
                 finding = too_many(told, over, wronged)
                 self._add(partial(self._over, finding, over, rule))
         for back in put_back(timeline, own):
@@ -165,7 +173,7 @@ class Races:
         """Only a column that some write was seen to set is known to be what the answers say it is."""
         return finding if self._kept.issuperset(columns) else None
 
-    def _over(self, finding: Finding, over: Over, rule: tuple[str, str]) -> Finding | None:
+    def _over(self, finding: Finding, over: Over, rule: tuple[str, str, str]) -> Finding | None:
         return settled_over(finding, over, self._run, self._fulls.of(*rule))
 
     def _condition(self, found: dict[bool, Finding], env: str, given: bool) -> Finding:

@@ -11,20 +11,23 @@ IN_TIME = "a write takes effect within the time between its request and its answ
 
 
 def done_all_the_same(told: Told, found: Done) -> Finding:
-    """A refused write whose words the state shows (G1a)."""
+    """A refused write (G1a), or one that was answered as failed, whose words the state shows."""
     op, doubt = found.op, told.covered()
+    says = "an answer 4xx says that nothing was done" if op.refused else "an answer 5xx says that it was not done"
     return Finding(
-        kind=Kind.RACE, sub="refused-but-done", grade=Grade.SUSPECTED if doubt else Grade.PROVEN,
+        kind=Kind.RACE, sub="refused-but-done" if op.refused else "failed-but-done",
+        grade=Grade.SUSPECTED if doubt else Grade.PROVEN,
         blame=Blame.ENVIRONMENT, blame_reason=f"it did what it had answered with {op.status}",
         run=told.run, episode=told.episode, lane=op.lane, pointer=pointer(found.row, found.column),
         values=(plain(found.was), plain(found.value)),
         exchanges=(told.witness(op, "write", jsonvalue.pointer(found.column), found.value),),
         snapshots=told.at([found.before, found.after]),
-        assumptions=("an answer 4xx says that nothing was done", IN_TIME, told.assumed()),
-        ruled_out=("another write between the two snapshots: none",), reproduce=told.reproduce(op.env),
+        assumptions=(says, *((IN_TIME,) if op.refused else ()), told.assumed()),
+        ruled_out=("another write that can have done it between the two snapshots: none",),
+        reproduce=told.reproduce(op.env),
         title=f"{op.method} {op.target} was answered {op.status}, and {found.row.table}/{found.row.key} is as it asked",
-        cannot_say="what the refusal meant" + (f"; {doubt}" if doubt else ""),
-        times=seconds(write=interval(op)), effect={"anomaly": "G1a"}, scope=told.scope,
+        cannot_say="what the answer meant" + (f"; {doubt}" if doubt else ""),
+        times=seconds(write=interval(op)), effect={"anomaly": "G1a"} if op.refused else {}, scope=told.scope,
         covers=frozenset({(op.episode, op.seq)}), at=op.fwd,
     )  # fmt: skip
 
@@ -33,12 +36,13 @@ def made_twice(told: Told, found: Twice) -> Finding:
     """Two rows of one request: what failed was done, and done again by its repeat."""
     failed, again, doubt = found.failed, found.again, told.covered()
     said = f"answered {failed.status}" if failed.status is not None else "never answered"
+    keyed = bool(failed.once) and failed.once == again.once
     shot = told.shots[found.index].snapshot
     times = seconds(rival=interval(failed), write=interval(again), snapshot=(shot.begun, shot.done))
     return Finding(
         kind=Kind.RACE, sub="applied-twice", grade=Grade.SUSPECTED if doubt else Grade.PROVEN,
-        blame=Blame.INFRASTRUCTURE if failed.status is None and not failed.once else Blame.ENVIRONMENT,
-        blame_reason="both bear one idempotency key" if failed.once else f"it did what was {said}",
+        blame=Blame.INFRASTRUCTURE if failed.status is None and not keyed else Blame.ENVIRONMENT,
+        blame_reason="both bear one idempotency key" if keyed else f"it did what was {said}",
         run=told.run, episode=told.episode, lane=again.lane, pointer=pointer(found.second, ""),
         values=(1, 2), exchanges=(told.witness(failed, "write"), told.witness(again, "write")),
         snapshots=told.at([found.index]),

@@ -65,9 +65,41 @@ def _scalars(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if not isinstance(value, list | dict)}
 
 
+def failed_but_done(timeline: Timeline, own: Sequence[Op]) -> Iterator[Done]:
+    """Writes that were answered 5xx, whose words a row shows that nothing else can have changed meanwhile."""
+    failed = {(op.episode, op.seq): op for op in own if op.effect is Effect.OPEN and (op.status or 0) >= 500}
+    told: set[tuple[str, int]] = set()
+    for change in timeline.changes if failed else ():
+        of_this = [op for op in change.possible if (op.episode, op.seq) in failed and _scalars(op.asked)]
+        for op in of_this if isinstance(change.after, Mapping) else ():
+            place = op.episode, op.seq
+            named = change.row in op.about or (change.before is None and _place_of(op) == change.row.table)
+            columns = [c for c in sorted(_scalars(op.asked)) if _became(change, c, op.asked[c])]
+            if place in told or not named or len(columns) < len(_scalars(op.asked)) or not _sole(change, op):
+                continue
+            told.add(place)
+            before = change.before if isinstance(change.before, Mapping) else {}
+            yield Done(
+                op=op, row=change.row, column=columns[0], was=before.get(columns[0]),
+                value=op.asked[columns[0]], before=change.gap, after=change.gap + 1,
+            )  # fmt: skip
+
+
+def _sole(change: Change, op: Op) -> bool:
+    """Whether no other write that ran meanwhile can have made the row so. One that asked for the same may have, also
+    where it was refused: then nobody can tell which of the two did it."""
+    others = [other for other in change.possible if other is not op]
+    return not any(
+        other.asked == op.asked or (
+            not other.refused and (other.place is None or other.is_reset or change.row in other.about)
+        )
+        for other in others
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twice:
-    """A write that failed, or whose answer never came, and its repeat: each made a row of what was asked."""
+    """A write that failed, or bears the same idempotency key, and its repeat: each made a row of what was asked."""
 
     failed: Op
     again: Op
@@ -79,6 +111,7 @@ class Twice:
 def applied_twice(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
     """Rows made by one that failed and again by the same request. Linear in the failed writes, times their repeats."""
     failed = [op for op in timeline.writes.floating if op.method == "POST" and _scalars(op.asked)]
+    yield from _same_key(timeline, own)
     if not failed:
         return
     made: dict[str, list[Change]] = defaultdict(list)
@@ -90,6 +123,20 @@ def applied_twice(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
             earlier = [op for op in failed if _repeats(op, again)]
             if len(earlier) == 1:
                 yield from _made_by_both(timeline, earlier[0], again, made[_place_of(again) or ""])
+
+
+def _same_key(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
+    """One request with one key, granted twice, with a row for each."""
+    seen: dict[tuple[str, str], tuple[Op, Row]] = {}
+    for op in sorted((op for op in own if op.ok and op.once and op.method == "POST"), key=lambda op: op.fwd):
+        made = next((row for row, column in op.sets if column == PRESENCE), None)
+        first = seen.setdefault((op.target, op.once), (op, made)) if made is not None else None
+        if first is None or made is None or first[1] == made or first[0].asked != op.asked:
+            continue
+        for index in range(_first_after(timeline, op.end), len(timeline.shots)):
+            if timeline.row_at(first[1], index) is not None and timeline.row_at(made, index) is not None:
+                yield Twice(failed=first[0], again=op, first=first[1], second=made, index=index)
+                break
 
 
 def _repeats(failed: Op, again: Op) -> bool:

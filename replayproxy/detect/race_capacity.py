@@ -17,7 +17,16 @@ from replayproxy.detect.cells import Row, Tables
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import PRESENCE, Op
 from replayproxy.detect.race_claims import TAKEN
-from replayproxy.detect.race_names import capacity, counts_holders, empty, is_unit, left_below_zero, live, overfull
+from replayproxy.detect.race_names import (
+    capacity,
+    counts_holders,
+    empty,
+    is_room,
+    is_unit,
+    left_below_zero,
+    live,
+    overfull,
+)
 from replayproxy.detect.timeline import Change, Timeline
 
 type Relation = tuple[str, str, str]
@@ -37,6 +46,7 @@ class Over:
     makers: tuple[Op, ...]
     wronged: tuple[Op, ...]
     index: int
+    named: bool = True  # the tables' names say that the holders hold the thing; else only a refusal can show it
 
     @property
     def overlap(self) -> bool:
@@ -76,11 +86,7 @@ def _relations(timeline: Timeline, change: Change) -> Iterator[Relation]:
     if isinstance(change.after, Mapping):
         for column in change.after:
             table = refers_to(_tables(timeline), column)
-            if (
-                table is not None
-                and table != change.row.table
-                and counts_holders(_short(table), _short(change.row.table))
-            ):
+            if table is not None and table != change.row.table and not is_room(_short(table)):
                 yield change.row.table, column, table
 
 
@@ -162,6 +168,7 @@ def _counted(
             thing=thing, column=room[0], room=room[1], shown=len(held),
             holders=tuple(Row(table, key) for key in sorted(held)),
             makers=(*earlier, *(op for op, _ in made)), wronged=tuple(wronged), index=index,
+            named=counts_holders(_short(thing.table), _short(table)),
         )  # fmt: skip
 
 
@@ -188,19 +195,19 @@ class Fulls:
     """The rules that the environment has shown: it refused what would have been one too many."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], tuple[str, int]] = {}
+        self._seen: dict[tuple[str, str, str], tuple[str, int]] = {}
 
     def note(self, timeline: Timeline, own: Sequence[Op]) -> None:
         for op in own:
             if op.status not in TAKEN or not op.refused or not timeline.shots:
                 continue
             for thing in _meant(timeline, op):
-                if (op.env, thing.table) not in self._seen and _full(timeline, thing, op):
-                    self._seen[op.env, thing.table] = op.episode, op.seq
+                for table in _full(timeline, thing, op):
+                    self._seen.setdefault((op.env, thing.table, table), (op.episode, op.seq))
 
-    def of(self, env: str, table: str) -> tuple[str, int] | None:
-        """The exchange that was refused, of a thing of that table."""
-        return self._seen.get((env, table))
+    def of(self, env: str, thing: str, holders: str) -> tuple[str, int] | None:
+        """The exchange that was refused while rows of table `holders` filled a thing of table `thing`."""
+        return self._seen.get((env, thing, holders))
 
 
 def _meant(timeline: Timeline, op: Op) -> list[Row]:
@@ -213,19 +220,19 @@ def _meant(timeline: Timeline, op: Op) -> list[Row]:
     return found
 
 
-def _full(timeline: Timeline, thing: Row, op: Op) -> bool:
-    """Whether as many held the thing, by a snapshot beside the refusal, as it has room for."""
+def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[str]:
+    """The tables of which, by a snapshot beside the refusal, as many rows refer to the thing as it has room for. Of a
+    table whose name does not say that it holds things, exactly so many."""
     for index in timeline.near(op.fwd, op.end):
         room = room_for(timeline, thing, index)
-        if room is None:
+        if room is None or is_room(_short(thing.table)):
             continue
-        held = 0
         for table, rows in timeline.states.rows(timeline.shots[index].root).items():
-            if counts_holders(_short(thing.table), _short(table)):
-                held += sum(live(row) and _refers(row, thing) for row in rows.values())
-        if held >= room[1]:
-            return True
-    return False
+            if table != thing.table:
+                held = sum(live(row) and _refers(row, thing) for row in rows.values())
+                named = counts_holders(_short(thing.table), _short(table))
+                if held == room[1] or (named and held > room[1]):
+                    yield table
 
 
 def _refers(row: Any, thing: Row) -> bool:

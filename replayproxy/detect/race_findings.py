@@ -202,7 +202,7 @@ def settled_over(finding: Finding, over: Over, run: str, refused: tuple[str, int
     if refused is not None:
         address = exchange_address(run, *refused)
         return replace(finding, ruled_out=(*finding.ruled_out, f"overbooking as a policy: {address} was refused"))
-    if not over.overlap:
+    if not over.overlap or not over.named:
         return None
     if over.column:
         return finding

@@ -109,7 +109,12 @@ def until(row: Any) -> tuple[str, ...]:
 
 def counts_holders(parent: str, child: str) -> bool:
     """Whether rows of table `child` hold rows of table `parent`, so that the parent's capacity counts them."""
-    return _LEDGER.search(spelled(child)) is not None and _ROOM.search(spelled(parent)) is None
+    return _LEDGER.search(spelled(child)) is not None and not is_room(parent)
+
+
+def is_room(table: str) -> bool:
+    """Whether the capacity of a row of the table counts people, not those who booked it."""
+    return _ROOM.search(spelled(table)) is not None
 
 
 def is_unit(table: str) -> bool:

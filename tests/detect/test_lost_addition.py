@@ -112,3 +112,24 @@ def test_a_correct_counter_is_silent_and_a_broken_one_is_found(seed: int, lanes:
     assert named <= rows
     assert {(f.kind, f.grade) for f in judged.findings} <= {(Kind.LOST_UPDATE, Grade.PROVEN)}
     assert len(named) >= 0.5 * len(rows), "the others are wrong by what several of them add"
+
+
+def test_an_answer_that_shows_another_value_plus_what_was_asked_tells_that_the_action_adds() -> None:
+    # Nobody ran alone; the third and fourth show what they found there, and what they made of it.
+    side = [
+        refund(10, 16, 50, body={"refunded": 85}), refund(12, 18, 40, lane="two", body={"refunded": 75}),
+        refund(20, 26, 3, body={"refunded": 78}), refund(21, 27, 4, lane="two", body={"refunded": 82}),
+    ]  # fmt: skip
+    hand = Hand()
+    hand.episode("e", side, [(8, state(35)), (19, state(75)), (40, state(82))])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.values) == ("lost-addition", Grade.PROVEN, (125, 75))
+
+
+def test_an_action_whose_name_alone_says_that_it_adds_is_suspected() -> None:
+    side = [refund(10, 16, 50, body={"refunded": 50}), refund(12, 18, 40, lane="two", body={"refunded": 40})]
+    hand = Hand()
+    hand.episode("e", side, [(8, state(0)), (40, state(40))])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.pointer) == ("lost-addition", Grade.SUSPECTED, "/invoices/7/refunded")
+    assert "beside its name" in found.cannot_say

@@ -146,3 +146,16 @@ def test_at_two_lanes_writes_that_were_swallowed_are_found_and_nothing_else_is_n
         found, swallowed = found + len(named), swallowed + len(rows)
     assert swallowed
     assert found >= 0.5 * swallowed, "the others were overwritten again before a snapshot showed them"
+
+
+def test_a_value_that_a_snapshot_showed_and_that_went_back_under_a_write_of_another_column_is_lost() -> None:
+    shown = [(7, items("older", "box")), (16.5, items("new", "box")), (20, items("older", "desk"))]
+    hand = Hand()
+    hand.episode("e", [*EARLIER, TITLE, PLACE], [*BEGIN, *shown])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.values) == ("lost-update", Grade.PROVEN, ("new", "older"))
+    assert [w.address for w in found.exchanges] == ["r/e#3", "r/e#4"]
+    later = patch(17, 18, {"place": "desk"}, lane="two")
+    assert told([TITLE, later], shown) == [("lost-update", "lost-update", "suspected")], "a job may have done it"
+    back = patch(17, 18, {"title": "older"}, lane="two")
+    assert told([TITLE, PLACE, back], shown) == [], "another one set it back"

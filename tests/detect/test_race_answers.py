@@ -132,3 +132,26 @@ def test_it_said_available_of_what_was_taken_long_before_is_a_stale_read_and_tol
     )
     found = told([early, rival, late, TAKEN], (0, slots(None)), (5, slots("x")), (30, slots("x")))
     assert [kind for kind, _, _ in found] == ["stale-read"]
+
+
+def test_what_was_answered_500_and_stands_in_the_state_was_done() -> None:
+    hand = Hand()
+    hand.episode("e", [BOTH[0]], [(0, orders("o0")), (15, orders("o0", "o1"))])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.blame) == ("failed-but-done", Grade.PROVEN, Blame.ENVIRONMENT)
+    assert [w.address for w in found.exchanges] == ["r/e#1"]
+    assert told([BOTH[0]], (0, orders("o0")), (15, orders("o0"))) == [], "it was not done"
+    lost = order(10, "", status=None, outcome=Outcome.TIMED_OUT)
+    assert told([lost], (0, orders("o0")), (15, orders("o0", "o1"))) == [], "without an answer that is lawful"
+    assert told([BOTH[0], order(12, "o1")], (0, orders("o0")), (15, orders("o0", "o1"))) == [], "its repeat made it"
+
+
+def test_one_key_granted_twice_with_two_rows_is_done_twice() -> None:
+    key = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    pair = [order(10, "o1", request_headers=key), order(20, "o2", request_headers=key)]
+    states = [(0, orders("o0")), (15, orders("o0", "o1")), (30, orders("o0", "o1", "o2"))]
+    assert told(pair, *states) == [("race", "applied-twice", "proven")]
+    again = [pair[0], order(20, "o1", request_headers=key)]
+    assert told(again, *states[:2]) == [], "answered with what it had got"
+    other = {"Idempotency-Key": "other", "Content-Type": "application/json"}
+    assert told([pair[0], order(20, "o2", request_headers=other)], *states) == []

@@ -151,3 +151,15 @@ def test_each_overbooked_event_is_told(seed: int, lanes: int) -> None:
     rows = {row for _, row in service.lost}
     assert {f.pointer.split("/")[2] for f in judged.findings} == rows
     assert {(f.kind, f.sub, f.grade) for f in judged.findings} <= {(Kind.RACE, "over-capacity", Grade.PROVEN)}
+
+
+def test_rows_whose_name_says_nothing_hold_a_thing_once_a_refusal_came_when_they_filled_it() -> None:
+    both = [enrol(10, "B1", 16, child="chairs"), enrol(12, "B2", 18, child="chairs")]
+    states = [(0, state(child="chairs")), (30, state("B1", "B2", child="chairs"))]
+    assert told(both, *states) == []
+    hand = Hand()
+    full = enrol(1010, "B9", 1011, child="chairs", status=409)
+    hand.episode("e", both, states)
+    hand.episode("f", [full], [(1000, state("B8", child="chairs"))], opened_ms=999)
+    (found,) = hand.findings()
+    assert (found.sub, found.grade, found.values) == ("over-capacity", Grade.PROVEN, (1, 2))
