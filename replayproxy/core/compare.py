@@ -26,6 +26,7 @@ from replayproxy.core.difference import Difference
 from replayproxy.core.differences import between
 from replayproxy.core.explain import Explainer
 from replayproxy.core.fold import Folding, Step
+from replayproxy.core.learned import Learned
 from replayproxy.core.pairing import kind_of, pair
 from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.core.secrets import Secrets
@@ -34,12 +35,16 @@ from replayproxy.core.shots import Progress, match_snapshots
 from replayproxy.core.sides import Side, overlapping, untold
 from replayproxy.core.statediff import StateEvent, States
 from replayproxy.core.strays import strays
+from replayproxy.core.templates import template_of
 from replayproxy.core.treediff import ABSENT
 from replayproxy.core.validators import Validators, uri_of
 from replayproxy.core.values import EpisodeState, Exchange, Snapshot, Trace
 from replayproxy.core.where import Classes, Where
 
 __all__ = ["ABSENT", "Comparison", "Example", "Fold", "Root", "StateDifference", "compare"]
+
+LEARN_FROM = 3
+"""Exchanges that differ before templates are learned: fewer are no list."""
 
 type Load = Callable[[bytes], bytes]
 type SeqPairs = Sequence[tuple[int | None, int | None]]
@@ -93,6 +98,7 @@ class _Comparing:
         self._examples: dict[str, list[tuple[int | None, int | None, Difference]]] = {}
         self._beside: Counter[str] = Counter()
         self._found: dict[int, list[Difference]] = {}
+        self._learned: Learned | None = None
         self._quiet: dict[str, list[tuple[int, int]]] = {}  # snapshot name -> (pair it followed, rows that differ)
         self._explainer = Explainer(
             clock=Clock([(span_of(x), span_of(y)) for x, y in self._both]),
@@ -235,7 +241,18 @@ class _Comparing:
             paths=tuple(dict.fromkeys(e.request.target.decode("latin-1").partition("?")[0] for _, e in sides)),
             writes=any(self._sides[side].is_write(e) for side, e in sides),
             state=self._state_around(index),
+            grouped=self._grouped(first),
         )
+
+    def _grouped(self, exchange: Exchange) -> str:
+        """The kind of request by a template learned from both sides, where several kinds differ; else ""."""
+        own = kind_of(exchange.request)
+        if self._learned is None and len(self._found) >= LEARN_FROM:
+            self._learned = Learned(e for side in self._sides for e in side.trace.exchanges)
+        if self._learned is None:
+            return ""
+        learned = self._learned.template(exchange.request.target)
+        return own.replace(template_of(exchange.request.target), learned, 1)
 
     def _state_around(self, index: int) -> str:
         """Whether the states read last before and first after a pair agree in both runs; "" when that is not known."""

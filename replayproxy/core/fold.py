@@ -44,6 +44,7 @@ class Step:
     writes: bool = False
     state: str = ""
     snapshots: tuple[int, int] | None = None
+    grouped: str = ""  # the template that it is counted under, where that is not its own
 
     @property
     def alone(self) -> bool:
@@ -148,7 +149,7 @@ class Folding:
 def _fold(root: _Rooted, step: Step, difference: Difference | None, by: str) -> None:
     pointer = difference.general if difference is not None else ""
     root.count += 1
-    entry = root.folds.setdefault((step.template, pointer, by), [0, step.a, step.b])
+    entry = root.folds.setdefault((step.grouped or step.template, pointer, by), [0, step.a, step.b])
     entry[0] += 1
 
 

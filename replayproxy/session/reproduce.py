@@ -20,6 +20,7 @@ from replayproxy.session import reproduce_reads, trials
 from replayproxy.session.redrive_once import Ask
 from replayproxy.session.reproduce_bleed import bleed
 from replayproxy.session.reproduce_case import NOT_SHOWN, SHOWN, UNDECIDED, Came, Case
+from replayproxy.session.reproduce_race import side_by_side
 from replayproxy.storage import Store
 
 WAYS: Mapping[str, Callable[[Case], Awaitable[Came]]] = {
@@ -27,8 +28,8 @@ WAYS: Mapping[str, Callable[[Case], Awaitable[Came]]] = {
     Kind.DIRTY_RESET: bleed,
     Kind.STALE_READ: reproduce_reads.stale_read,
     Kind.NONDETERMINISM: reproduce_reads.nondeterminism,
-    Kind.RACE: reproduce_reads.race,
-    Kind.LOST_UPDATE: reproduce_reads.race,
+    Kind.RACE: side_by_side,
+    Kind.LOST_UPDATE: side_by_side,
 }
 EXITS = {SHOWN: Exit.DIFFERENT, NOT_SHOWN: Exit.OK, UNDECIDED: Exit.UNJUDGED}
 

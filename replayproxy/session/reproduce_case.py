@@ -76,6 +76,10 @@ class Case:
         return self.ask.repeat
 
     @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
     def episode(self) -> str:
         return str(self.finding["episode"])
 

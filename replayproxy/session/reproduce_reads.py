@@ -153,13 +153,3 @@ def _outcomes(groups: Sequence[Sequence[Repetition]], read: Point) -> list[dict[
 
 def _body(pointer: str) -> str:
     return pointer if pointer.startswith(("/", "body")) else ""
-
-
-async def race(case: Case) -> Came:
-    """One request after the other a race does not show: that is for `race`, which releases them together."""
-    read = case.points[-1] if case.points else None
-    if read is None:
-        raise CannotJudge("the finding names no exchange")
-    raise CannotJudge(
-        "sent one after the other a race is not shown again", hint=f"replayproxy race {case.run.name}/{case.episode}"
-    )
