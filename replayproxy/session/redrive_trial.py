@@ -13,7 +13,9 @@ from typing import Any
 from replayproxy.core.canonical import Kind as Form
 from replayproxy.core.canonical import view
 from replayproxy.core.comparison import Root, plain
+from replayproxy.core.effects import is_write
 from replayproxy.core.jsonvalue import resolve
+from replayproxy.core.schedule import ended_at, sent_at
 from replayproxy.core.values import Exchange
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, exchange_address, snapshot_address, witness
 from replayproxy.detect.volatility import volatility
@@ -58,16 +60,15 @@ def _finding(
     run, episode, counts = one.trace.run.name, one.trace.episode.name, [len(group) for group in groups]
     pairs = [(seq, seq) for seq in sorted(groups[0][0].drive.live)]
     low = volatility(root, groups[0][0].live, groups[1][0].live, pairs)
-    over = _over(session, made, groups)
-    grade = Grade.SUSPECTED if low or over or len(made) < ENOUGH else Grade.CONFIRMED
+    over, beside = _over(session, made, groups), _beside(one)
+    unsure = bool(over or beside or len(made) < ENOUGH)
+    grade = Grade.SUSPECTED if low or unsure else Grade.CONFIRMED
     recorded = shown_by(exchange, root.pointer)
     starts = [s for s in one.trace.snapshots if s.when == "start" and s.name in made[0].restored.verified]
     envs = " ".join(f"--env {env}=URL" for env in (one.targets.envs if one.targets else {}))
     return Finding(
-        kind=Kind.NONDETERMINISM, sub=low or ("carried" if over else "state" if root.kind == "state" else "repeat"),
-        grade=grade, blame=Blame.UNDECIDED if over or len(made) < ENOUGH else Blame.ENVIRONMENT,
-        blame_reason="something may have gone from one repetition to the next" if over or len(made) < ENOUGH
-        else "from one start the same requests were answered in several ways",
+        kind=Kind.NONDETERMINISM, sub=low or _sub(root, over, beside), grade=grade,
+        blame=Blame.UNDECIDED if unsure else Blame.ENVIRONMENT, blame_reason=_why(over, beside, len(made)),
         run=run, episode=episode, lane=exchange.lane, pointer=root.pointer, values=(recorded, SEVERAL),
         exchanges=(witness(run, episode, exchange, "read", pointer=root.pointer, value=recorded),),
         snapshots=tuple(snapshot_address(run, episode, s) for s in starts),
@@ -86,6 +87,32 @@ def _finding(
                 "at": exchange_address(run, episode, exchange.seq)},
         at=exchange.times.fwd or 0,
     )  # fmt: skip
+
+
+def _sub(root: Root, over: bool, beside: bool) -> str:
+    return "carried" if over else "scheduling" if beside else "state" if root.kind == "state" else "repeat"
+
+
+def _why(over: bool, beside: bool, n: int) -> str:
+    if beside:
+        return "requests overlapped a write: in another order both answers may be right"
+    if over or n < ENOUGH:
+        return "something may have gone from one repetition to the next"
+    return "from one start the same requests were answered in several ways"
+
+
+def _beside(one: Redriven) -> bool:
+    """Whether requests overlap in an episode that writes: what comes first is not decided by the plan then."""
+    ordered = sorted(one.trace.exchanges, key=sent_at)
+    reads = one.targets.reads if one.targets is not None else {}
+    if not any(is_write(e.request, reads.get(e.env, ())) for e in ordered):
+        return False
+    until = 0
+    for exchange in ordered:
+        if exchange.times.head <= until:
+            return True
+        until = max(until, ended_at(exchange))
+    return False
 
 
 def _over(session: Session, made: Sequence[Repetition], groups: Sequence[Sequence[Repetition]]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from replayproxy.session.redrive_report import document
 from replayproxy.session.redrive_targets import Words
 from replayproxy.session.redrive_trial import carried
 from replayproxy.storage import Store
-from tests.session.redrive_lab import serving
+from tests.session.redrive_lab import Recording, ask, serving
 from tests.session.reproduce_lab import Desk, findings, look, recorded, scores
 
 
@@ -101,6 +102,30 @@ async def test_what_goes_from_one_repetition_to_the_next_is_suspected_and_no_one
     )  # fmt: skip
     (found,) = findings(store)
     assert found["grade"] == "suspected"
+
+
+async def test_where_requests_overlap_a_write_both_answers_may_be_right(store: Store, desk: Desk) -> None:
+    """Two lanes, of which one writes while the other reads: chance decides who is first."""
+
+    class Either(Desk):
+        async def deal(self, request: web.Request) -> web.Response:
+            found = self.rows("SELECT stage FROM deals WHERE id = ?", request.match_info["id"])
+            return web.json_response({"stage": self.rng.choice(["lead", found[0][0]])})
+
+    async def together(recording: Recording) -> None:
+        await asyncio.gather(
+            recording.send(ask("PATCH", "/deals/D-1", {"stage": "won"}), lane="a"),
+            recording.send(ask("GET", "/deals/D-1"), lane="b"),
+        )
+
+    either = Either(desk.path, rng=random.Random(5))
+    async with serving(either.app()) as url:
+        await recorded(store, either, url, [("e", together)])
+        told = await repeated(store, url, repeat=10)
+    finding = told["finding"]
+    assert finding is None or (finding["sub"], finding["grade"], finding["blame"]) == (
+        "scheduling", "suspected", "undecided",
+    ) or finding["sub"] == "carried"  # fmt: skip
 
 
 def test_what_is_drawn_is_told_from_what_is_carried_on() -> None:
