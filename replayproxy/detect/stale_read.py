@@ -105,7 +105,7 @@ def _count(timeline: Timeline, result: Judged, verdict: Verdict, unknown: int) -
         result.bare += read.column == PRESENCE or str(read.value) == read.row.key
     else:
         stale = _stale(timeline, verdict, unknown)
-        if _declared(stale):
+        if _declared(timeline, stale):
             result.declared += 1
         else:
             result.stale.append(stale)
@@ -132,7 +132,7 @@ def _ask_tokens(
                 result.stale[index] = replace(mate, token=old, against=against or _torn(result, op, one, old))
             if old is not None and not mates:
                 found = replace(_by_token(timeline, op, one, old), against=_torn(result, op, one, old))
-                if _declared(found):
+                if _declared(timeline, found):
                     result.declared += 1
                 else:
                     result.stale.append(found)
@@ -249,8 +249,11 @@ def _current(timeline: Timeline, sight: Sight, writer: Op | None) -> Any:
     return writer.asked.get(sight.column) if writer else None
 
 
-def _declared(stale: Stale) -> bool:
-    """Whether the answer says that it may be this old. A cache must drop what its own client has just written to."""
+def _declared(timeline: Timeline, stale: Stale) -> bool:
+    """Whether the answer says that it may be this old, or the config that the write shows only after a while. A cache
+    must drop what its own client has just written to."""
+    if timeline.writes.acting(stale.sight.row, stale.sight.op.fwd):
+        return True
     fresh = stale.sight.op.fresh_for
     if not fresh or stale.verdict.delta > fresh * 1e9:
         return False

@@ -67,6 +67,7 @@ class Writes:
         self.all = writes
         self.closed = [op for op in writes if op.end != NEVER]
         self.floating = [op for op in writes if op.end == NEVER]
+        self._eventual = [op for op in self.closed if op.answered is not None and op.end > op.answered]
         self._begins = [op.fwd for op in self.closed]
         self._latest: list[int] = []
         for op in self.closed:
@@ -81,6 +82,12 @@ class Writes:
             if self.closed[index].end >= begin:
                 found.append(self.closed[index])
         return found[::-1]
+
+    def acting(self, row: Row, instant: int) -> bool:
+        """Whether a write that is declared to act after its answer may still be at it, and be about the row."""
+        return any(
+            op.fwd <= instant <= op.end and (not op.sets or op.touches(row, self.paths)) for op in self._eventual
+        )
 
     def floating_on(self, row: Row, until: int) -> list[Op]:
         return [op for op in self.floating if op.fwd <= until and op.touches(row, self.paths)]

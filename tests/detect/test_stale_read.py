@@ -135,6 +135,11 @@ def test_a_cache_that_declares_itself_is_lawful_for_others_but_not_for_its_own_c
     ]
 
 
+def test_an_answer_304_shows_nothing() -> None:
+    unchanged = exchange("GET", "/deals/D-1", status=304, at_ms=30, request_headers={"If-None-Match": '"1"'})
+    assert told([get(10), patch(), unchanged]) == []
+
+
 def test_older_than_it_declares_is_stale_all_the_same() -> None:
     late = get(9000, lane="b", headers={"Content-Type": "application/json", "Cache-Control": "max-age=5"})
     other = get(12, target="/deals/D-2", body={"id": "D-2", "stage": "won"})

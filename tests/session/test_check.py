@@ -67,6 +67,28 @@ def test_a_proven_finding_is_1_and_is_the_record_of_the_interface(store: Store) 
     assert finding["reproduce"].startswith(f"replayproxy reproduce {finding['id']} --env app=URL")
 
 
+def test_a_write_that_todays_config_declares_to_act_later_was_not_missed(store: Store) -> None:
+    keep(store, bench(PATCH, faults=("stale",)))
+    with looking([store.path]) as stores:
+        (one,) = check(stores, ["r"], Demands(), now=5, eventual={"app": {"PATCH /deals/*": 60.0}})
+    assert one.to_json()["findings"] == []
+    assert one.exit == 0
+
+
+def test_a_stale_read_says_how_far_its_evidence_reaches(store: Store) -> None:
+    keep(store, bench(PATCH, faults=("stale",)))
+    (finding,) = judged(store, "r")[0].to_json()["findings"]
+    scope = finding["scope"]
+    assert 0 < scope["cells_mapped"][0] <= scope["cells_mapped"][1]
+    assert (scope["write_coverage"], scope["lanes"]) == (1.0, 1)
+    assert {"write_s", "read_s", "before_s", "overwritten_s"} <= set(finding["times"])
+    assert finding["effect"]["newer_versions"] == 1
+    assert finding["effect"]["out_of_date_s"] == pytest.approx(
+        finding["times"]["read_s"][0] - finding["times"]["overwritten_s"], abs=1e-5
+    )
+    assert any("write coverage 100%" in line for line in finding["ruled_out"])
+
+
 def test_the_document_is_saved_so_that_findings_and_verdicts_can_be_looked_up(store: Store) -> None:
     run = keep(store, bench(PATCH, faults=("stale",)))
     (one,) = judged(store, "r")
