@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from hashlib import blake2b
 
 from tests.faults import matrix, page
 from tests.faults.outcome import Outcome, outcome
@@ -27,10 +30,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="write docs/accuracy.md")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--fresh", action="store_true", help="measure again what was measured with this very code")
     given = parser.parse_args(words)
     plans = [plan for plan in matrix.every_plan(BASES[given.seeds]) if given.match in plan.name]
     found = []
-    for one in outcomes(plans, given.jobs):
+    kept = Kept(given.seeds, fresh=given.fresh)
+    for one in outcomes(plans, given.jobs, kept):
         found.append(one)
         tell(one.score, verbose=given.verbose)
     if given.page:
@@ -39,14 +44,47 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def outcomes(plans: Sequence[matrix.Plan], jobs: int) -> Iterator[Outcome]:
+class Kept:
+    """Outcomes on the disk, by cell, of exactly this code."""
+
+    def __init__(self, seeds: str, *, fresh: bool) -> None:
+        code = blake2b(digest_size=8)
+        for folder in ("replayproxy", "snapshots", "tests/faults"):
+            for path in sorted((page.ROOT / folder).rglob("*.py")):
+                code.update(path.read_bytes())
+        self._folder = page.ROOT / ".cache" / "accuracy" / f"{seeds}-{code.hexdigest()}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._fresh = fresh
+
+    def get(self, plan: matrix.Plan) -> Outcome | None:
+        path = self._folder / f"{plan.name}.pickle"
+        if self._fresh or not path.exists():
+            return None
+        found: Outcome = pickle.loads(path.read_bytes())
+        return found if found.score.plan == plan else None
+
+    def put(self, one: Outcome) -> None:
+        path = self._folder / f"{one.score.plan.name}.pickle"
+        half = path.with_suffix(".half")
+        half.write_bytes(pickle.dumps(one))
+        half.replace(path)
+
+
+def outcomes(plans: Sequence[matrix.Plan], jobs: int, kept: Kept) -> Iterator[Outcome]:
     """Each plan's outcome in the plans' order; `jobs` processes, one cell at a time in each."""
-    if jobs == 1:
-        yield from map(outcome, plans)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=40) as pool:
-        yield from pool.map(outcome, plans)
+    known = {plan.name: one for plan in plans if (one := kept.get(plan)) is not None}
+    todo = [plan for plan in plans if plan.name not in known]
+    with ExitStack() as stack:
+        found = map(outcome, todo)
+        if jobs > 1 and todo:
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=40))
+            found = pool.map(outcome, todo)  # type: ignore[assignment]
+        for plan in plans:
+            if plan.name not in known:
+                known[plan.name] = next(found)
+                kept.put(known[plan.name])
+            yield known[plan.name]
 
 
 def tell(score: Score, *, verbose: bool) -> None:

@@ -116,3 +116,4 @@ async def before(api: Api, rng: random.Random, script: str) -> None:
         await api.call("PATCH", f"/deals/D-{rng.randrange(1, 7)}", {"amount": rng.randrange(100, 99999)})
     elif script == "contend":
         await api.get("/deals/D-1")
+        await api.call("POST", "/invoices/I-1/refund", {"amount": rng.randrange(1, 9)})

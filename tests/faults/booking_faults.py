@@ -7,11 +7,12 @@ import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.faults.booking import Answer, Refused, Row, plain
+from tests.faults.booking import Answer, NotThere, Refused, Row, plain
 from tests.faults.ledger import MARK, Cell, State, differing, episode_of, number_of, value_in
 
 if TYPE_CHECKING:
@@ -294,7 +295,8 @@ class Later(Flaw):
 
         async def later() -> None:
             await asyncio.sleep(self.seconds)
-            await hotel.changed(request, table, key, wanted, expected)
+            with suppress(NotThere):  # it was deleted meanwhile
+                await hotel.changed(request, table, key, wanted, expected)
 
         self.soon(later())
         return 202, {"accepted": True}, {}

@@ -282,15 +282,16 @@ class WriteBack(Flaw):
     async def change(
         self, hotel: Hotel, request: web.BaseRequest, table: str, key: str, wanted: Mapping[str, Any], expected: str
     ) -> Answer:  # fmt: skip
+        if expected:
+            return await super().change(hotel, request, table, key, wanted, expected)
         read = await hotel.db.row(f"SELECT * FROM {table} WHERE id::text = %s", key)
         await asyncio.sleep(self.seconds)
         mine = {name: read[name] for name in ("rate", "state", "name") if name in read} | dict(wanted)
-        known = len(hotel.ledger.history[table, key])
         answer = await super().change(hotel, request, table, key, mine, "")
-        self._lost(hotel, table, key, read, wanted, known)
+        self._lost(hotel, table, key, read, wanted)
         return answer
 
-    def _lost(self, hotel: Hotel, table: str, key: str, read: Row, wanted: Mapping[str, Any], known: int) -> None:
+    def _lost(self, hotel: Hotel, table: str, key: str, read: Row, wanted: Mapping[str, Any]) -> None:
         """Tells which changes of others, made since the row was read, were written over."""
         versions = [v for v in hotel.ledger.history[table, key] if v.row]
         mine = next(v for v in reversed(versions) if v.mark == MARK.get())

@@ -80,6 +80,8 @@ class BookingWorld:
     async def before(self, api: Api, rng: random.Random, script: str) -> None:
         if script == "look":
             await api.call("PATCH", f"/api/v2/rooms/R{rng.randrange(1, 6)}", {"rate": rng.randrange(60, 400)})
+        elif script == "contend":
+            await api.call("POST", "/api/v2/accounts/A1/credit", {"amount": rng.randrange(1, 9)})
 
     async def lane(self, api: Api, rng: random.Random, script: str) -> None:
         await SCRIPTS[script](api, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,8 @@ def claim_of(finding: Finding, exchanges: Mapping[Place, Exchange]) -> Claim:
             columns |= {name} - {""}
     for row in finding.effect.get("rows", ()):
         rows.add(str(row).partition("/")[2])
+    # A circle of requests names the columns by which one came before the other.
+    columns |= set(re.findall(r"-(?:rw|wr|ww) (\w+)->", str(finding.effect.get("cycle", ""))))
     parts = finding.pointer.split("/")
     if len(parts) >= 3:
         rows.add(parts[2])

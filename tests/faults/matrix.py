@@ -99,7 +99,7 @@ def stale(env: str) -> Iterator[Plan]:
 def bleed(env: str) -> Iterator[Plan]:
     for workers in (1, 2, 8):
         for every in (1, 10):
-            many = {1: 12, 2: 24, 8: 32}[workers] if every == 1 else 30 if workers == 1 else 40
+            many = {1: 12, 2: 24, 8: 32}[workers] if every == 1 else 30
             for fault in ("table", "memory", "cart", "counter"):
                 yield Plan(
                     env=env, row="c", fault=fault, every=every, workers=workers, episodes=many, named=every == 1,
@@ -107,7 +107,7 @@ def bleed(env: str) -> Iterator[Plan]:
                 )  # fmt: skip
         for fault in ("catalogue", "same-uuid", "nil-uuid"):
             yield Plan(
-                env=env, row="c", fault=fault, workers=workers, episodes=8 * workers if workers < 8 else 16,
+                env=env, row="c", fault=fault, workers=workers, episodes=8 if workers == 1 else 16,
                 control=True, script="create",
             )  # fmt: skip
 
@@ -115,20 +115,20 @@ def bleed(env: str) -> Iterator[Plan]:
 def resets(env: str) -> Iterator[Plan]:
     for workers in (1, 4):
         for every in (1, 5, 20):
-            many = {1: 10, 5: 20, 20: 40}[every] * (1 if workers == 1 else 2)
+            many = {1: 10 if workers == 1 else 16, 5: 20, 20: 40}[every]
             for fault in ("unseeded", "partial", "no-op"):
                 yield Plan(
                     env=env, row="f", fault=fault, every=every, workers=workers, episodes=many, named=every == 1,
                     script="create",
                 )  # fmt: skip
-        for seconds in (0.2, 1.0, 3.0):
+        for seconds in (0.2, 1.0, 3.0) if workers == 1 else (1.0,):
             for every in (1, 5):
                 yield Plan(
                     env=env, row="f", fault="late", seconds=seconds, every=every, workers=workers,
-                    episodes=10 * workers if every == 1 else 20, named=every == 1, script="create",
+                    episodes=20 if every > 1 else 10 if workers == 1 else 16, named=every == 1, script="create",
                 )  # fmt: skip
         for fault in ("renamed", "reordered", "clocks"):
-            yield Plan(env=env, row="f", fault=fault, workers=workers, episodes=8 * workers, control=True)
+            yield Plan(env=env, row="f", fault=fault, workers=workers, episodes=4 * (1 + workers), control=True)
 
 
 def races(env: str) -> Iterator[Plan]:

@@ -12,7 +12,8 @@ from tests.faults.figures import Share
 from tests.faults.outcome import Outcome
 from tests.faults.score import Score
 
-PATH = Path(__file__).parents[2] / "docs" / "accuracy.md"
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "docs" / "accuracy.md"
 
 type Table = Iterable[Sequence[object]]
 
