@@ -44,6 +44,7 @@ class CommandOutput:
     """`restore_with`: None when no command was given for it."""
 
     atomic = False  # what the program does to read it is not known
+    aside_is_the_rows = True  # the document as it came, which a restore gives back
 
     def __init__(self, read: Line, restore_with: Line | None, timeout: float, scope: Scope) -> None:
         self._line, self._restore_with, self._timeout = read, restore_with, timeout

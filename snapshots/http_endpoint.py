@@ -45,6 +45,7 @@ class HttpEndpoint:
     """`restore_with`: method and URL, or None when it is turned off."""
 
     atomic = False  # how an environment puts its answer together is not known
+    aside_is_the_rows = True  # the document as it came, which a restore gives back
     aside_table, aside_key = "document", "body"
 
     def __init__(

@@ -2,7 +2,8 @@
 
 A column or member named like a credential is a token in what is kept. What a restore has to write for it is taken out
 of the state that is there: a credential that changed since, or is gone, makes the restore fail with its place, for a
-token written into a live environment would lock its users out. What is kept aside (contents of files) stays as it is.
+token written into a live environment would lock its users out. Of what is kept aside, a copy of the rows (the document
+that `http` and `command` read) is left out as soon as a row has held a secret; contents of files stay as they are.
 """
 
 from __future__ import annotations
@@ -90,6 +91,19 @@ class Discreet:
 
 class DiscreetAside(Discreet):
     """Of a provider that keeps something aside."""
+
+    def __init__(self, inner: Provider, redactor: Redactor) -> None:
+        super().__init__(inner, redactor)
+        self._held_a_secret = False
+
+    def capture(self) -> Reading:
+        reading = self._inner.capture()
+        rows = self._clean(reading.rows)
+        if not getattr(self._inner, "aside_is_the_rows", False):
+            return replace(reading, rows=rows)
+        # Later readings tell changes only, so a secret in a row that stays would not be seen again.
+        self._held_a_secret |= rows != reading.rows
+        return replace(reading, rows=rows, aside={} if self._held_a_secret else reading.aside)
 
     def restore_whole(self, rows: Rows, aside: Rows) -> None:
         assert isinstance(self._inner, KeepsAside)

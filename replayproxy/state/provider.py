@@ -104,7 +104,8 @@ class Provider(Protocol):
 
 @runtime_checkable
 class KeepsAside(Protocol):
-    """A provider whose readings have an `aside`: this is called in place of `restore`."""
+    """A provider whose readings have an `aside`: this is called in place of `restore`. One whose aside only spells
+    the rows again says so by an attribute `aside_is_the_rows = True`: it is not kept where a row holds a secret."""
 
     def restore_whole(self, rows: Rows, aside: Rows) -> None:
         """As `restore`. `aside` is empty when the state comes from elsewhere than this provider."""

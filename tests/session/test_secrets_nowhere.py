@@ -74,8 +74,12 @@ CREDENTIALS = [
 
 def test_a_planted_secret_is_nowhere(place: Place) -> None:
     summary, ready = place.path / "summary.json", place.path / "ready.json"
+    document = place.path / "environment" / "state.json"
+    document.parent.mkdir()
+    document.write_text(json.dumps({"users": {"1": {"name": "ann", "password": planted.plant("row")}}}))
     place.run(
         "record", "--env", f"app={place.url}", "--run", "r", "--snapshot", f"app=sqlite:{place.path / 'app.db'}",
+        "--snapshot", f"app.doc=command:cat {document}",
         "--summary", str(summary), "--ready-file", str(ready), "--json", "--", *PROGRAM, "agent",
     )  # fmt: skip
     key = place.path / "store" / "secret.key"
@@ -90,6 +94,7 @@ def test_a_planted_secret_is_nowhere(place: Place) -> None:
     for number, form in ((1, "--curl"), (1, "--json"), (2, "--curl"), (6, "--json"), (9, "--json")):
         place.run("show", f"r/e1#{number}", form, code=None)
     place.run("show", "r/e1/s0", code=None)
+    place.run("show", "r/e1/s1", code=None)
     place.run("ls", "r", "--json")
     place.run("check", "r", "--json", code=None)
     place.run("diff", "r/e1", "r/e1", "--json", code=None)

@@ -96,3 +96,26 @@ def test_what_is_kept_aside_is_given_back_with_the_rows() -> None:
 def test_with_the_secrets_kept_the_provider_is_as_it_was() -> None:
     users = Users({})
     assert wrapped(users, Redactor(None)) is users
+
+
+class Document(Kept):
+    """Keeps what it read a second time, as it came."""
+
+    aside_is_the_rows = True
+    told: Any = None
+
+    def capture(self) -> Reading:
+        return Reading(rows=self.rows if self.told is None else self.told, aside={"document": {"body": b"as it came"}})
+
+
+def test_a_copy_of_the_rows_is_not_kept_aside_once_a_row_holds_a_secret() -> None:
+    """The document that an http endpoint answered lay in the store as it came, passwords and all."""
+    plain = {"users": {"1": {"name": "ann"}}}
+    users = Document(plain)
+    provider = wrapped(users)
+    assert provider.capture().aside == {"document": {"body": b"as it came"}}
+    users.rows = {"users": {"1": {"name": "ann", "password": "s3cret"}}}
+    assert provider.capture().aside == {}
+    users.told = Changes(rows=[RowChange(table="users", key="2", before=None, after={"name": "bob"})])
+    assert provider.capture().aside == {}  # the first row is there still
+    assert wrapped(Document(users.rows), Redactor(None)).capture().aside != {}
