@@ -18,9 +18,9 @@ from replayproxy.errors import WrongUsage
 from replayproxy.session.check import Progress
 from replayproxy.session.config import Config, discover
 from replayproxy.session.look import Found, Stores
-from replayproxy.session.mask import Demands, How, words
 from replayproxy.session.mask_file import beside, mask_file, ready
 from replayproxy.session.mask_list import mask_list
+from replayproxy.session.mask_marks import Demands, How, words
 from replayproxy.session.mask_verdicts import Terms, Verdicts, verdicts
 from replayproxy.session.rollouts_join import Join, Pair, pairs
 from replayproxy.session.rollouts_out import STDOUT
@@ -37,6 +37,9 @@ from replayproxy.session.silences import silences
                    "task.id=task, /info/n=meta.n. Of episodes: episode, task, seed, attempt, group, alias, "
                    "meta.NAME.")  # fmt: skip
 @click.option("--verdicts", "masked", default=None, metavar="WORD,..", help="What is masked. Default: poisoned.")
+@click.option("--lost", is_flag=True,
+              help="Mask also what lost an exchange to a 5xx, a reset, a refusal or a timeout that was never made "
+                   "good.")  # fmt: skip
 @click.option("--how", type=click.Choice([one.value for one in How]), default=None,
               help="annotate (default): mask_sample and the reasons are added to every line, the rest of it stays "
                    "byte for byte; drop: masked lines are left out; list: nothing is written.")  # fmt: skip
@@ -52,7 +55,7 @@ from replayproxy.session.silences import silences
 @config_option
 @json_option
 def command(
-    address: str, rollouts: Path | None, on: tuple[str, ...], masked: str | None, how: str | None,
+    address: str, rollouts: Path | None, on: tuple[str, ...], masked: str | None, lost: bool, how: str | None,
     max_masked: float | None, max_unmatched: float | None, out: Path | None, groups: bool, stores: tuple[Path, ...],
     config: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
@@ -64,7 +67,7 @@ def command(
     found = discover(config, Path.cwd(), os.environ)
     if found.path is not None:
         click.echo(f"replayproxy: config {safe(str(found.path))}", err=True)
-    demands = _demands(found, masked, how, max_masked, max_unmatched)
+    demands = _demands(found, masked, how, max_masked, max_unmatched, lost=lost)
     if rollouts is None and (on or out or how not in (None, How.LIST)):
         raise WrongUsage("--on, --out and --how need a file of rollouts", hint=f"replayproxy mask {address} FILE.jsonl")
     if as_json and out == STDOUT:
@@ -103,13 +106,15 @@ def _joined(on: tuple[Pair, ...], rollouts: Path, opened: Stores, named: Found) 
 
 
 def _demands(
-    found: Config, masked: str | None, how: str | None, max_masked: float | None, max_unmatched: float | None
-) -> Demands:
+    found: Config, masked: str | None, how: str | None, max_masked: float | None, max_unmatched: float | None, *,
+    lost: bool,
+) -> Demands:  # fmt: skip
     wanted = str(found.value("how", how, How.ANNOTATE))
     if wanted not in set(How):
         raise WrongUsage(f"how is {wanted!r}", hint=", ".join(How))
     return Demands(
         masked=words(str(found.value("verdicts", masked, "poisoned"))),
+        lost=lost,
         how=How(wanted),
         max_masked=_share("max-masked", found.value("max-masked", max_masked, 0.2)),
         max_unmatched=_share("max-unmatched", found.value("max-unmatched", max_unmatched, 0.0)),

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replayproxy.cli.common import columns, count, safe
-from replayproxy.session.mask import How, Mark, Masked
+from replayproxy.session.mask import Masked
 from replayproxy.session.mask_groups import Groups
 from replayproxy.session.mask_list import Listed
+from replayproxy.session.mask_marks import How, Mark
 from replayproxy.session.mask_reasons import told
 
 SHOWN = 10
@@ -29,7 +30,7 @@ def document(done: Masked) -> dict[str, Any]:
         "judged": done.judged.judged or None,
         "lines": report.lines, "blank": report.blank, "masked": report.masked, "masked_before": report.given,
         "matched": report.matched, "unmatched": report.unmatched, "ambiguous": report.ambiguous,
-        "other_reward": report.other_reward,
+        "lost_not_masked": report.lost, "other_reward": report.other_reward,
         "verdicts": dict(report.verdicts), "kinds": dict(report.kinds),
         "share_masked": report.share_masked, "max_masked": demands.max_masked,
         "share_unmatched": report.share_unmatched, "max_unmatched": demands.max_unmatched,
@@ -47,6 +48,7 @@ def list_document(listed: Listed) -> dict[str, Any]:
         "run": listed.judged.run.name, "masked_verdicts": sorted(listed.demands.masked),
         "judged": listed.judged.judged or None, "masked": len(listed.masked), "of": len(listed.judged.episodes),
         "share_masked": listed.share, "max_masked": listed.demands.max_masked, "verdicts": dict(listed.verdicts),
+        "lost_not_masked": listed.lost,
         "episodes": [
             {"episode": e.name, "task": e.task, "seed": e.seed, "attempt": e.attempt, "group": e.group,
              "reward": e.reward, "verdict": mark.verdict, "reasons": list(mark.reasons)}
@@ -99,6 +101,7 @@ def text(done: Masked, *, all_groups: bool) -> list[str]:
         *(_lines(done) if done.demands.how is How.LIST else ()),
         *_group_lines(report.groups, all_groups=all_groups),
         *_unknown(report.verdicts, done.demands.masked, f"{report.unit}s"),
+        *_lost(report.lost, f"{report.unit}s"),
         _next(done),
     ]
 
@@ -121,6 +124,7 @@ def list_text(listed: Listed, *, all_groups: bool) -> list[str]:
         *(columns(rows, right=(2, 3, 4)) if listed.masked else ()),
         *_group_lines(listed.groups, all_groups=all_groups),
         *_unknown(listed.verdicts, listed.demands.masked, "episodes"),
+        *_lost(listed.lost, "episodes"),
         f"next    replayproxy mask {run} ROLLOUTS.jsonl --on FIELD=FIELD",
     ]
 
@@ -186,6 +190,11 @@ def _unknown(verdicts: Mapping[str, int], masked: Any, what: str) -> Iterator[st
             f"note    {unknown:,} {what} could not be judged and are not masked"
             f" -> --verdicts {','.join([*sorted(masked), 'unknown'])}"
         )
+
+
+def _lost(lost: int, what: str) -> Iterator[str]:
+    if lost:
+        yield f"note    {lost:,} {what} lost an exchange to a 5xx, a reset or a timeout and are not masked -> --lost"
 
 
 def _number(value: int | None) -> str:

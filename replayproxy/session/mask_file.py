@@ -6,7 +6,8 @@ from pathlib import Path
 
 from replayproxy.errors import WrongUsage
 from replayproxy.session import rollouts_parquet
-from replayproxy.session.mask import Demands, Masked, Progress, mask_lines
+from replayproxy.session.mask import Masked, Progress, mask_lines
+from replayproxy.session.mask_marks import Demands
 from replayproxy.session.mask_table import mask_table
 from replayproxy.session.mask_verdicts import Verdicts
 from replayproxy.session.rollouts import opened

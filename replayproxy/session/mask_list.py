@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from replayproxy.core.values import Episode
 from replayproxy.errors import Exit, worst
-from replayproxy.session.mask import Demands, Mark, Marks
 from replayproxy.session.mask_groups import Groups
+from replayproxy.session.mask_marks import Demands, Mark, Marks
 from replayproxy.session.mask_verdicts import Verdicts
 
 
@@ -22,6 +22,7 @@ class Listed:
     masked: Sequence[tuple[Episode, Mark]]
     groups: Groups
     verdicts: Counter[str]
+    lost: int  # episodes that lost an exchange to a failure, and are not masked
 
     @property
     def share(self) -> float:
@@ -47,12 +48,13 @@ class Listed:
 
 def mask_list(judged: Verdicts, demands: Demands) -> Listed:
     """Which episodes are masked."""
-    marks, groups, verdicts = Marks(judged, demands.masked), Groups(), Counter[str]()
-    masked = []
+    marks, groups, verdicts = Marks(judged, demands), Groups(), Counter[str]()
+    masked, lost = [], 0
     for episode in judged.episodes:
         mark = marks.of(episode)
         verdicts[mark.verdict] += 1
         groups.see(episode, episode.reward, masked=mark.masked)
+        lost += mark.lost and not mark.masked
         if mark.masked:
             masked.append((episode, mark))
-    return Listed(judged=judged, demands=demands, masked=masked, groups=groups, verdicts=verdicts)
+    return Listed(judged=judged, demands=demands, masked=masked, groups=groups, verdicts=verdicts, lost=lost)

@@ -16,6 +16,12 @@ type Reason = dict[str, Any]
 GIVEN: Reason = {"kind": "given", "grade": None, "finding": None}
 """The rollout was masked already, by somebody else."""
 
+LOST: Reason = {"kind": "lost", "grade": None, "finding": None}
+"""The episode lost an exchange to a 5xx, a reset, a refusal or a timeout, and it never came through afterwards."""
+
+
+WITHOUT_FINDING = {"given": "masked already", "lost": "lost an exchange"}
+
 
 def reason(finding: Mapping[str, Any], source: str = "") -> Reason:
     """One finding (as JSON) as a reason. `source`: the episode that it spread from."""
@@ -43,6 +49,6 @@ def told(reasons: Sequence[Reason]) -> str:
     """Reasons on one line: `proven stale-read, suspected state-bleed (spread from a)`."""
     parts = []
     for one in reasons:
-        words = f"{one['grade']} {one['kind']}" if one["grade"] else "masked already"
+        words = f"{one['grade']} {one['kind']}" if one["grade"] else WITHOUT_FINDING[one["kind"]]
         parts.append(words + (f" (spread from {one['from']})" if "from" in one else ""))
     return ", ".join(dict.fromkeys(parts))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from replayproxy.session.mask import (
+from replayproxy.session.mask import Masked, Progress
+from replayproxy.session.mask_marks import (
     ADDED,
     EPISODE,
     MASK,
@@ -16,12 +17,10 @@ from replayproxy.session.mask import (
     How,
     Mark,
     Marks,
-    Masked,
-    Progress,
-    Report,
     also_given,
     masked_before,
 )
+from replayproxy.session.mask_report import Report
 from replayproxy.session.mask_verdicts import Verdicts
 from replayproxy.session.rollouts import Document, field, outermost
 from replayproxy.session.rollouts_join import Join
@@ -34,7 +33,7 @@ def mask_table(
     reward: str, progress: Progress | None = None,
 ) -> Masked:  # fmt: skip
     """As `mask_lines`; a row is what a line is there."""
-    seen = _Rows(join, Marks(judged, demands.masked), reward, progress)
+    seen = _Rows(join, Marks(judged, demands), reward, progress)
     report = seen.report
     if out is None or demands.how is How.LIST:
         with table_file(source) as file:

@@ -245,3 +245,14 @@ def test_a_config_file_may_say_how(call: Call, shop: Path) -> None:
     told = call("mask", "mixed", str(all_five(shop)))
     assert told.code == 0
     assert len(read(shop / "rollouts.masked.jsonl")) == 4
+
+
+def test_what_the_config_silences_is_not_masked(call: Call, shop: Path) -> None:
+    path = all_five(shop)
+    assert call("mask", "mixed", str(path), *ON, "--json").json["masked"] == 1
+    entry = '"stale-read GET /deals/{id}" = { reason = "cached on purpose" }'
+    (shop / "replayproxy.toml").write_text(f"[silence]\n{entry}\n")
+    told = call("mask", "mixed", str(path), *ON, "--json")
+    assert told.json["judged"] == "the config silences other findings than at the last check"
+    assert told.json["masked"] == 0
+    assert call("mask", "mixed", str(path), *ON, "--json").json["judged"] is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.annotation import annotated, fitting, said, settable, value_of
@@ -26,6 +26,7 @@ def test_the_later_value_is_shown_and_the_recorded_one_kept() -> None:
     assert [said(made, name) for name in ("reward", "task", "meta.step", "meta.new")] == [0.5, "a", 1, None]
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, max_size=5))
 def test_whatever_is_said_how_often_what_was_recorded_is_known(given: list[dict[str, Any]]) -> None:
     made, expected = RECORDED, {}
@@ -38,6 +39,7 @@ def test_whatever_is_said_how_often_what_was_recorded_is_known(given: list[dict[
     assert set(made.annotated.get("said", {})) == {n for n, v in expected.items() if v != value_of(RECORDED, n)}
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_saying_it_again_changes_nothing_and_saying_what_was_recorded_takes_it_back(values: dict[str, Any]) -> None:
     once = annotated(RECORDED, values, source="f", wall=1)

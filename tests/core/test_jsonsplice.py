@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core.jsonsplice import inserted, members, renewed, written
@@ -43,6 +43,7 @@ def pairs(raw: bytes) -> list[tuple[str, Any]]:
     return found
 
 
+@settings(deadline=None)
 @given(objects())
 def test_what_is_put_in_can_be_taken_out_again_and_nothing_else_has_changed(raw: bytes) -> None:
     before = pairs(raw)
@@ -51,11 +52,13 @@ def test_what_is_put_in_can_be_taken_out_again_and_nothing_else_has_changed(raw:
     assert changed.replace(b'"m": true' if not before else b', "m": true', b"") == raw
 
 
+@settings(deadline=None)
 @given(objects())
 def test_the_members_found_are_those_that_a_parser_finds(raw: bytes) -> None:
     assert [(m.name, json.loads(raw[m.start : m.end])) for m in members(raw)] == pairs(raw)
 
 
+@settings(deadline=None)
 @given(objects())
 def test_a_member_that_is_there_is_renewed_where_it_stands_and_the_others_stay(raw: bytes) -> None:
     before = pairs(raw)

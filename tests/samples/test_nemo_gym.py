@@ -7,6 +7,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from replayproxy.session.rollouts_join import Join
+from replayproxy.session.rollouts_shapes import choose
+from replayproxy.storage import open_store
 from tests.samples.nemo_gym import Nemo, Session
 from tests.samples.serving import Agent, episode, episodes, options, record, replay, served
 
@@ -115,3 +118,25 @@ async def test_the_token_of_mcp_clients_and_the_cookie_are_one_episode(tmp_path:
     assert [len(exchanges) for exchanges in episodes(tmp_path).values()] == [3, 0]
     receipt = await replay(tmp_path, both)
     assert receipt["reproduced"], receipt
+
+
+async def test_the_rollouts_of_a_collection_are_joined_to_their_episodes_without_a_word(tmp_path: Path) -> None:
+    """Each row is handed on to /seed_session, indices and all, and comes out of /verify with a reward."""
+    collected = []
+
+    async def collect(url: str) -> None:
+        for task, attempt in itertools.product(range(2), range(3)):
+            row = {"_ng_task_index": task, "_ng_rollout_index": attempt}
+            async with Session(url) as session:
+                await session.call("seed_session", **row)
+                await session.call("increment_counter", by=task + attempt)
+                collected.append({**row, "response": {}, **await session.call("verify")})
+
+    await recorded(tmp_path, collect)
+    with open_store(tmp_path) as store:
+        reader = store.reader()
+        known = reader.episodes(reader.run("r"))
+    chosen = choose(collected, known)
+    assert str(chosen) == "--on _ng_task_index=task --on _ng_rollout_index=attempt"
+    join = Join(chosen.on, known)
+    assert [[e.name for e in join.match(row).episodes] for row in collected] == [[e.name] for e in known]
