@@ -51,7 +51,7 @@ CLEAR = "\r\x1b[K"
 @click.option("--forward", metavar="[HOST:]PORT", help="Also an HTTP(S) forward proxy. Port 0: a free one.")
 @click.option("--forward-auth", is_flag=True, help="Who sends no proxy credentials gets a 407 (Chromium wants one).")
 @click.option("--pass", "pass_", multiple=True, metavar="HOST", help="Forwarded unrecorded: HOST, *.HOST or HOST:PORT.")
-@click.option("--verdicts", metavar="on|off", help="Judge each episode when it ends by the API. Default: on.")
+@click.option("--judge", metavar="on|off", help="Judge each episode when it ends by the API. Default: on.")
 @click.option("--fail-fast", is_flag=True, help="An episode that is poisoned already gets no further (status 471).")
 @click.option("--probe", is_flag=True, help="Send a read that seems stale again, between two snapshots.")
 @click.option("--keep-secrets", is_flag=True, help="Store credentials as they are sent, to re-drive with them.")

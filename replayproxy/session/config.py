@@ -30,7 +30,7 @@ OPTIONS: dict[str, str] = {
     "snapshot-when": TEXT, "snapshot-mode": TEXT, "url-style": TEXT, "workers": NUMBER, "listen": TEXT,
     "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
     "log-every": TEXT, "upstream-timeout": TEXT, "forward": TEXT, "forward-auth": FLAG, "pass": LIST, "json": FLAG,
-    "probe": FLAG,
+    "probe": FLAG, "judge": TEXT, "fail-fast": FLAG,
     "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
     "rules": LIST, "pace": TEXT, "order": TEXT, "on-miss": TEXT,
     "repeat": NUMBER, "ablate": TEXT, "save": TEXT, "disposable": LIST,

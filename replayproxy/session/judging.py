@@ -10,7 +10,7 @@ from replayproxy.session.lives import Live
 from replayproxy.session.online import Verdicts, unjudged
 from replayproxy.session.recording import Recording
 
-NOT_HERE = "not judged while recording (--verdicts off); run check"
+NOT_HERE = "not judged while recording (--judge off); run check"
 
 
 class Judging:

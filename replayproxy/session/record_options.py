@@ -100,10 +100,10 @@ def parse(
     advertised, advertised_urls = wiring.parse_advertise(config.values("advertise", flags["advertise"]), envs)
     timeout = config.value("upstream-timeout", flags["upstream_timeout"])
     rules = _rules(config, flags.get("rules", ()))
-    verdicts = _choice("verdicts", config.value("verdicts", flags.get("verdicts"), "on"), ("on", "off")) == "on"
+    verdicts = _choice("judge", config.value("judge", flags.get("judge"), "on"), ("on", "off")) == "on"
     fail_fast = bool(config.value("fail-fast", flags.get("fail_fast"), False))
     if fail_fast and not verdicts:
-        raise WrongUsage("--fail-fast needs verdicts", hint="leave --verdicts off away")
+        raise WrongUsage("--fail-fast needs verdicts", hint="leave --judge off away")
     return RecordOptions(
         store=store,
         run=run,

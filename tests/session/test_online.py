@@ -187,7 +187,7 @@ async def test_without_verdicts_the_end_says_that_nothing_was_judged(tmp_path: P
         await bench.open("e")
         for told in (await bench.api("GET", "/e/verdict"), await bench.api("POST", "/e/end")):
             assert (told["verdict"], told["mask"]) == ("unknown", False)
-            assert all("--verdicts off" in why for why in told["coverage"]["not_checked"].values())
+            assert all("--judge off" in why for why in told["coverage"]["not_checked"].values())
 
 
 # The process that judges, when it does not do its work
