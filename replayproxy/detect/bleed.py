@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from replayproxy.core.values import UNATTRIBUTED
@@ -22,6 +25,7 @@ from replayproxy.detect.finding import (
 )
 from replayproxy.detect.flows import Flow
 from replayproxy.detect.ops import Op
+from replayproxy.detect.timeline import cell
 
 SHOWN_ROWS = 20
 
@@ -29,15 +33,31 @@ SHOWN_ROWS = 20
 def from_dirt(
     run: str, dirt: Dirt, seen: Sequence[Sighting], flows: Sequence[Flow], envs: Iterable[str]
 ) -> list[Finding]:
-    """The findings of one dirty start: a bleed for each earlier episode whose rows were read; else the reset."""
+    """The findings of one dirty start: a bleed for each earlier episode whose rows were read, and the reset where no
+    proven bleed tells all of it: rows that nobody is known to have written are another fault than what was left."""
     by_polluter: dict[str, list[Sighting]] = defaultdict(list)
     for sighting in seen:
         if sighting.survivor.writer is not None and sighting.survivor.by is not None:
             by_polluter[sighting.survivor.writer.episode].append(sighting)
     found = [_bleed(run, dirt, polluter, sights, flows) for polluter, sights in by_polluter.items()]
     if any(finding.grade is Grade.PROVEN for finding in found):
-        return found
+        rest = tuple(s for s in dirt.survivors if s.writer is None and not s.perhaps)
+        if all(map(_counted_on, rest)):
+            return found
+        return [*found, _reset(run, replace(dirt, survivors=rest), (), envs)]
     return [*found, _reset(run, dirt, seen, envs)]
+
+
+NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,10})?\Z")
+
+
+def _counted_on(survivor: Survivor) -> bool:
+    """Whether only numbers of the row grew: a sequence or a sum goes on with every row that was left."""
+    before, after = survivor.change.before, survivor.change.after
+    if before is None or after is None:
+        return False
+    pairs = [(cell(before, name), cell(after, name)) for name in survivor.differing]
+    return all(NUMBER.match(x) and NUMBER.match(y) and Decimal(y) > Decimal(x) for x, y in pairs)
 
 
 def _mine(dirt: Dirt, polluter: str) -> list[Survivor]:

@@ -96,6 +96,26 @@ def test_a_start_that_no_recorded_write_explains_is_a_dirty_reset_without_a_writ
     assert (found.kind, found.sub, found.grade, found.exchanges) == ("dirty-reset", "content", Grade.PROVEN, ())
 
 
+def test_what_was_drawn_anew_is_told_beside_what_was_left() -> None:
+    """Two faults of one start: the bleed was told, and the generator without a seed was not."""
+    drawn = state(SEED, LEFT, {"id": "D-77aa", "stage": "lead", "name": "From nowhere"})
+    reset, bleed = sorted(story([listed(SEED, LEFT)], dirty=drawn).findings(), key=lambda f: f.kind)
+    assert (bleed.kind, bleed.sub, bleed.grade) == ("state-bleed", "residue", Grade.PROVEN)
+    assert (reset.kind, reset.sub, reset.grade, reset.exchanges) == ("dirty-reset", "content", Grade.PROVEN, ())
+
+
+def test_a_sum_that_grew_with_what_was_left_is_no_fault_of_its_own() -> None:
+    def with_sum(total: int, *rows: Any) -> Any:
+        return {**state(*rows), "totals": {"deals": {"id": "deals", "count": total}}}
+
+    made = Story()
+    for name in ("v1", "v2", "v3"):
+        made.look(name, with_sum(1, SEED))
+    made.add("p", [listed(SEED), MAKE], [(1, with_sum(1, SEED)), (30, with_sum(2, SEED, LEFT))], task="other", seed=1)
+    made.look("v4", with_sum(2, SEED, LEFT), listed(SEED, LEFT))
+    assert [f.kind for f in made.findings()] == ["state-bleed"]
+
+
 def test_a_single_small_value_that_a_partial_reset_left_is_only_suspected_of_its_writer() -> None:
     patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, body={**SEED, "stage": "won"}, at_ms=20)
     won = {**SEED, "stage": "won"}
