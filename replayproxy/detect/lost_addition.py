@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 from replayproxy.detect.cells import Row
@@ -24,7 +24,8 @@ from replayproxy.detect.timeline import Timeline
 type Action = tuple[str, str, str, str]
 """Environment, last segment of the path, table and column."""
 
-MOST_ADDITIONS = 12
+MOST_ADDITIONS = 64
+MOST_SUMS = 20_000
 
 
 @dataclass(slots=True)
@@ -233,13 +234,23 @@ def missing(window: Window, steps: Steps) -> Missing | None:
     if window.column not in {c for op in window.done for c in op.said} and not all(map(steps.agreed, window.actions)):
         return None
     expected, delta = window.was + sum(sums), window.found - window.was
-    allowed = {sum(sums) + sum(some) for n in range(len(perhaps) + 1) for some in combinations(perhaps, n)}
+    allowed = _sums(perhaps, sum(sums, Decimal(0)))
     agreed = min(steps.agreed(action) for action in window.actions)
-    twice = bool(perhaps) and delta in allowed and delta != sum(sums)
+    twice = bool(perhaps) and allowed is not None and delta in allowed and delta != sum(sums)
     if twice:
         return Missing(window=window, expected=expected, agreed=agreed, twice=True)
     # Only a sum of some of them is the mark of a lost one; any other number has a writer that is not known.
-    some_of = {sum(some) for n in range(len(sums)) for some in combinations(sums, n)}
-    if delta in allowed or delta not in some_of or (delta == 0 and not agreed):
+    some_of = _sums(sums, Decimal(0))
+    if allowed is None or some_of is None or delta in allowed or delta not in some_of or (delta == 0 and not agreed):
         return None
     return Missing(window=window, expected=expected, agreed=agreed, twice=False)
+
+
+def _sums(values: Sequence[Decimal], start: Decimal) -> set[Decimal] | None:
+    """The sums of some, none or all of the values, each added to `start`; None: too many to list."""
+    found = {start}
+    for value in values:
+        found |= {one + value for one in found}
+        if len(found) > MOST_SUMS:
+            return None
+    return found

@@ -127,9 +127,8 @@ class Races:
         for over in over_capacity(timeline):
             wronged = [op for op in over.wronged if op.episode == told.episode]
             if wronged:
-                rule = wronged[0].env, over.thing.table, over.holders[0].table if over.holders else ""
                 finding = too_many(told, over, wronged)
-                self._add(partial(self._over, finding, over, rule))
+                self._add(partial(self._over, finding, over))
         for back in put_back(timeline, own):
             self._add(partial(_sure, written_back(told, back)))
         for one in crossed(timeline, own):
@@ -173,8 +172,8 @@ class Races:
         """Only a column that some write was seen to set is known to be what the answers say it is."""
         return finding if self._kept.issuperset(columns) else None
 
-    def _over(self, finding: Finding, over: Over, rule: tuple[str, str, str]) -> Finding | None:
-        return settled_over(finding, over, self._run, self._fulls.of(*rule))
+    def _over(self, finding: Finding, over: Over) -> Finding | None:
+        return settled_over(finding, over, self._run, self._fulls.of(over))
 
     def _condition(self, found: dict[bool, Finding], env: str, given: bool) -> Finding:
         return found[given or env in self._conditions]

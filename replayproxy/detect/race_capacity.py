@@ -202,12 +202,16 @@ class Fulls:
             if op.status not in TAKEN or not op.refused or not timeline.shots:
                 continue
             for thing in _meant(timeline, op):
-                for table in _full(timeline, thing, op):
-                    self._seen.setdefault((op.env, thing.table, table), (op.episode, op.seq))
+                for table, surely in _full(timeline, thing, op):
+                    for name in (table, shape(op, thing)) if surely else (shape(op, thing),):
+                        self._seen.setdefault((op.env, thing.table, name), (op.episode, op.seq))
 
-    def of(self, env: str, thing: str, holders: str) -> tuple[str, int] | None:
-        """The exchange that was refused while rows of table `holders` filled a thing of table `thing`."""
-        return self._seen.get((env, thing, holders))
+    def of(self, over: Over) -> tuple[str, int] | None:
+        """The exchange that was refused while such rows filled such a thing, or that asked what made one of them."""
+        names = [over.holders[0].table] if over.holders else []
+        names += [shape(op, over.thing) for op in over.makers]
+        env = over.makers[0].env
+        return next((s for name in names if (s := self._seen.get((env, over.thing.table, name)))), None)
 
 
 def _meant(timeline: Timeline, op: Op) -> list[Row]:
@@ -220,9 +224,14 @@ def _meant(timeline: Timeline, op: Op) -> list[Row]:
     return found
 
 
-def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[str]:
-    """The tables of which, by a snapshot beside the refusal, as many rows refer to the thing as it has room for. Of a
-    table whose name does not say that it holds things, exactly so many."""
+def shape(op: Op, thing: Row) -> str:
+    """What a write asks for, whichever thing it asks it of."""
+    return f"{op.method} {op.target.partition('?')[0]}".replace(f"/{thing.key}", "/*")
+
+
+def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[tuple[str, bool]]:
+    """The tables of which, by a snapshot beside the refusal, as many rows refer to the thing as it has room for, or
+    more; and whether that says that they hold it: by the table's name, or because they are exactly so many."""
     for index in timeline.near(op.fwd, op.end):
         room = room_for(timeline, thing, index)
         if room is None or is_room(_short(thing.table)):
@@ -231,8 +240,8 @@ def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[str]:
             if table != thing.table:
                 held = sum(live(row) and _refers(row, thing) for row in rows.values())
                 named = counts_holders(_short(thing.table), _short(table))
-                if held == room[1] or (named and held > room[1]):
-                    yield table
+                if held >= room[1]:
+                    yield table, named or held == room[1]
 
 
 def _refers(row: Any, thing: Row) -> bool:
