@@ -16,7 +16,7 @@ from replayproxy.core.opaque import collection_of
 from replayproxy.detect.cells import Row, Tables
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import PRESENCE, Op
-from replayproxy.detect.race_claims import TAKEN
+from replayproxy.detect.race_claims import TAKEN, takes_a_place
 from replayproxy.detect.race_names import (
     capacity,
     counts_holders,
@@ -46,7 +46,7 @@ class Over:
     makers: tuple[Op, ...]
     wronged: tuple[Op, ...]
     index: int
-    named: bool = True  # the tables' names say that the holders hold the thing; else only a refusal can show it
+    named: bool = True  # names say that the holders hold the thing (`bookings`, `/join`); else only a refusal can
 
     @property
     def overlap(self) -> bool:
@@ -168,7 +168,8 @@ def _counted(
             thing=thing, column=room[0], room=room[1], shown=len(held),
             holders=tuple(Row(table, key) for key in sorted(held)),
             makers=(*earlier, *(op for op, _ in made)), wronged=tuple(wronged), index=index,
-            named=counts_holders(_short(thing.table), _short(table)),
+            named=counts_holders(_short(thing.table), _short(table))
+            or all(thing in op.about and takes_a_place(op) for op, _ in made),
         )  # fmt: skip
 
 

@@ -113,6 +113,14 @@ _ACTS = ("book", "reserv", "hold", "claim", "take", "lock", "lease", "rent", "ch
          "acquire", "occupy", "grab", "allocate", "confirm")  # fmt: skip
 
 
+_JOINS = ("join", "enrol", "regist", "attend", "rsvp", "sign")
+
+
+def takes_a_place(op: Op) -> bool:
+    """Whether the action below the row is one by which a place in it is taken."""
+    return _last(op).startswith((*_ACTS, *_JOINS))
+
+
 def _speaks_of_claims(op: Op) -> bool:
     """Whether the action below the row is one by which something is taken."""
     return _last(op).startswith(_ACTS)

@@ -139,6 +139,10 @@ class Timeline:
     def _note(self, gap: int, change: RowChange, between: list[Op], alone: Op | None, until: int) -> None:
         row = Row(change.table, change.key)
         floating = self.writes.floating_on(row, until)
+        if not between and not floating:
+            # One that began in the gap and failed may have had effects on other rows, as any other write.
+            begun = self.shots[gap].snapshot.begun
+            floating = [op for op in self.writes.floating if begun <= op.fwd <= until]
         possible = (*between, *floating)
         explained = bool(possible) and not self._put_back(row, change, possible)
         self.changes.append(

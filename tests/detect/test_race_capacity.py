@@ -163,3 +163,15 @@ def test_rows_whose_name_says_nothing_hold_a_thing_once_a_refusal_came_when_they
     hand.episode("f", [full], [(1000, state("B8", child="chairs"))], opened_ms=999)
     (found,) = hand.findings()
     assert (found.sub, found.grade, found.values) == ("over-capacity", Grade.PROVEN, (1, 2))
+
+
+def test_rows_made_by_joining_a_thing_hold_it_whatever_their_table_is_called() -> None:
+    def join(at: float, key: str, end: float, action: str = "join") -> Any:
+        made = exchange(
+            "POST", f"/events/E/{action}", status=201, body={"id": key, "event_id": "E"}, at_ms=at, lane=key
+        )
+        return with_interval(made, at, end)
+
+    states = [(0, state(child="chairs")), (30, state("B1", "B2", child="chairs"))]
+    assert told([join(10, "B1", 16), join(12, "B2", 18)], *states) == OVER
+    assert told([join(10, "B1", 16, "remark"), join(12, "B2", 18, "remark")], *states) == []

@@ -98,3 +98,11 @@ def test_a_row_without_members_has_only_its_presence() -> None:
     assert cell(5, PRESENCE) == "present"
     assert cell(5, "x") == "(no value)"
     assert cell({"x": None}, "x") == "null"
+
+
+def test_a_write_that_failed_may_have_had_effects_on_other_rows_while_it_was_under_way() -> None:
+    lost = patch(5, status=500)
+    line = timeline([(0, deals(a="lead", b="x")), (10, deals(a="won", b="y")), (20, deals(a="won", b="z"))], lost)
+    assert [(change.row.key, change.gap, change.explained) for change in line.changes] == [
+        ("a", 0, True), ("b", 0, True), ("b", 1, False),
+    ]  # fmt: skip
