@@ -42,6 +42,7 @@ class Api:
 async def mixed(api: Api, rng: random.Random) -> None:
     """Looks, writes and looks again: deals that all lanes share, and what the lane made itself."""
     await api.get("/deals")
+    await api.get("/tickets")
     key = f"D-{rng.randrange(1, 4)}"
     await api.get(f"/deals/{key}")
     await api.call("PATCH", f"/deals/{key}", {"stage": rng.choice(STAGES), "amount": rng.randrange(100, 99999)})
@@ -55,6 +56,7 @@ async def mixed(api: Api, rng: random.Random) -> None:
     await api.get(f"/tickets/{ticket}")
     await api.call("PATCH", f"/tickets/{ticket}", {"status": rng.choice(("open", "pending", "solved"))})
     await api.get(f"/tickets/{ticket}")
+    await api.get("/tickets")
     if rng.random() < 0.5:
         await api.call("DELETE", f"/deals/{made['id']}")
         await api.get("/deals")

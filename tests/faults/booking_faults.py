@@ -219,14 +219,14 @@ class ListOnly(Kept):
 
 
 class Declared(ListOnly):
-    """A look-alike: the list of bookings says how old it may be."""
+    """A look-alike: the list of rooms says how old it may be; a room is written at an address of its own."""
 
     def headers(self, path: str) -> Mapping[str, str]:
-        kept = path.endswith("/bookings")
+        kept = path.endswith("/rooms")
         return {"Cache-Control": f"public, max-age={max(1, round(self.seconds))}", "Age": "1"} if kept else {}
 
     async def listed(self, hotel: Hotel, table: str, rows: list[Row], path: str) -> list[Row]:
-        return self._kept(hotel, rows, path) if table == "bookings" else rows
+        return self._kept(hotel, rows, path) if table == "rooms" else rows
 
     def showed(self, *given: Any, **more: Any) -> None:
         pass

@@ -108,6 +108,7 @@ def _stay(rng: random.Random) -> dict[str, Any]:
 
 async def mixed(api: Api, rng: random.Random) -> None:
     """Looks, writes, looks again."""
+    await api.get("/api/v2/rooms")
     room = f"/api/v2/rooms/R{rng.randrange(1, 4)}"
     await api.get("/api/v2/bookings")
     await api.get(room)
