@@ -69,6 +69,8 @@ def _rate(told: Mapping[str, Any]) -> Iterator[str]:
     low, high = told["interval"]
     budget = told["max_failure_rate"]
     word = "above it" if share > budget else "ok"
+    if share > budget and any("known" in f for f in told["findings"]) and not any("rate" in why for why in told["why"]):
+        word = "above it by known faults alone"
     yield (
         f"failure rate {_percent(share)} [{low * 100:.1f}, {high * 100:.1f}] = {failures['poisoned']:,} poisoned + "
         f"{failures['lost']:,} lost to 5xx, of {failures['of']:,}; budget {_percent(budget)}: {word}"

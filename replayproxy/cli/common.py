@@ -6,6 +6,7 @@ Nothing that was recorded reaches a terminal as it is: it goes through `safe`.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,8 @@ from replayproxy.session.look import Stores, looking
 from replayproxy.storage import default_path
 
 __all__ = [
-    "columns", "config_option", "count", "echo_json", "json_bytes", "json_option", "one_store", "open_reader", "safe",
-    "store_option", "store_paths",
+    "beside", "columns", "config_option", "count", "echo_json", "json_bytes", "json_option", "one_store", "open_reader",
+    "safe", "store_option", "store_paths",
 ]  # fmt: skip
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -77,3 +78,15 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), gap: str =
         return gap.join(cell.rjust(w) if at in right else cell.ljust(w) for at, (cell, w) in pairs).rstrip()
 
     return [line(row) for row in rows]
+
+
+def beside(left: Sequence[str], texts: Sequence[str], width: int = 100) -> list[str]:
+    """A last column that is wrapped, so that no line is wider than `width`, or than 30 columns beside the others."""
+    wide = max(map(len, left))
+    room = max(width - wide - 2, 30)
+    lines: list[str] = []
+    for line, text in zip(left, texts, strict=True):
+        first, *more = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+        lines.append(f"{line:<{wide}}  {first}".rstrip())
+        lines += [f"{'':<{wide}}  {part}" for part in more]
+    return lines

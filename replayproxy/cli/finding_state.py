@@ -10,7 +10,7 @@ from replayproxy.cli.shorten import cut
 from replayproxy.cli.show_episode import value
 from replayproxy.core.values import RowChange
 from replayproxy.errors import UnknownAddress
-from replayproxy.session.evidence import about, row_at
+from replayproxy.session.evidence import about, place, row_at
 from replayproxy.session.finding_states import StateDiff, state_diffs
 from replayproxy.session.portrait import differing
 from replayproxy.storage import Reader
@@ -20,12 +20,18 @@ CELL = 26
 
 
 def finding_state_lines(reader: Reader, finding: Mapping[str, Any]) -> Iterator[str]:
-    """A table for each pair of snapshots. Raises UnknownAddress where the finding rests on none."""
+    """A table for each pair of snapshots; one that nothing can be compared with is named. Raises UnknownAddress where
+    the finding rests on none."""
     found = list(state_diffs(reader, finding))
-    if not found:
+    alone = [str(address) for address in finding.get("snapshots") or () if place(reader, str(address))]
+    if not found and not alone:
         raise UnknownAddress(
-            f"{finding.get('id')} rests on no snapshots that could be compared", hint="replayproxy show FINDING"
+            f"{finding.get('id')} rests on no snapshots that are in the store",
+            hint=f"replayproxy show {finding.get('number') or 'FINDING'}",
         )
+    if not found:
+        yield f"{', '.join(map(safe, alone))}   with no other state to compare"
+        yield f"next  replayproxy show '{safe(alone[0])}'"
     mine = about(finding)
     for at, diff in enumerate(found):
         if at:

@@ -21,10 +21,20 @@ def runnable(line: str, stores: Sequence[Path] = (), archives: Mapping[str, str]
     return _COMMAND.sub(lambda match: match[0] + named, line) if named else line
 
 
+_NUMBER = re.compile(r"F\d+\Z")
+
+
+def _imported(match: re.Match[str], file: str) -> str:
+    """A number is this archive's: another check of the store may have it too."""
+    first, (whole, verb, finding, rest) = f"replayproxy import {file}", match.groups()
+    if whole is None and _NUMBER.match(finding):
+        return first
+    return f"{first} && {whole or verb + finding + rest}"
+
+
 def _in_archive(line: str, run: str, file: str) -> str:
-    """`run`: a pattern. What sends something again begins with the archive's import."""
+    """`run`: a pattern. What sends something again begins with the archive's import, since it keeps what came out."""
     end = r"(?=[/#' ]|\Z)"
-    line = re.sub(
-        rf"replayproxy (?:(?:redrive|race) {run}{end}|reproduce ).*", lambda _: f"replayproxy import {file}", line
-    )
+    sends = rf"(replayproxy (?:redrive|race) {run}{end}.*)|(replayproxy reproduce )(\S+)(.*)"
+    line = re.sub(sends, lambda match: _imported(match, file), line)
     return re.sub(rf"(replayproxy (?:{_READS}) '?)({run}){end}", lambda match: f"{match[1]}{file}/{match[2]}", line)

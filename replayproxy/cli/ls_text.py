@@ -56,7 +56,9 @@ def run_text(found: Listing, address: str = "") -> list[str]:
     head = ("EPISODE", "TASK", "SEED", "ATT", "EXCH", "WRITES", "REWARD", "TOOK", "STATE", "VERDICT", *alias)
     table: list[str] = []
     if found.listed:
-        left = columns([head, *(_row(line, bool(alias)) for line in found.listed)], right=(2, 3, 4, 5, 6, 7))
+        left = columns(
+            [head, *(_row(line, bool(alias), found.checked) for line in found.listed)], right=(2, 3, 4, 5, 6, 7)
+        )
         width = max(map(len, left))
         room = max(WHY_LEAST, WIDTH - width - 2)
         why = ["WHY", *(_short(line.why, room) for line in found.listed)]
@@ -67,7 +69,7 @@ def run_text(found: Listing, address: str = "") -> list[str]:
 def _head(found: Listing) -> list[str]:
     told = Counter(line.verdict for line in found.episodes)
     head = f"{safe(found.run.name)}   {count(len(found.episodes), 'episode')}   "
-    head += "  ".join(f"{name} {told[name]:,}" for name in VERDICTS)
+    head += "  ".join(f"{name} {told[name]:,}" for name in VERDICTS) if found.checked else "not checked yet"
     more = _circumstances(found.episodes)
     if found.unattributed:
         more.append(f"UNATTRIBUTED {count(found.unattributed, 'exchange')}")
@@ -100,12 +102,13 @@ def _short(text: str, width: int = 24) -> str:
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
-def _row(line: EpisodeLine, aliased: bool) -> tuple[str, ...]:
+def _row(line: EpisodeLine, aliased: bool, checked: bool) -> tuple[str, ...]:
+    """`unknown` is a verdict: before a check there is none."""
     e = line.episode
     return (
         safe(e.name), safe(e.task or "-"), _number(e.seed), _number(e.attempt), f"{line.exchanges:,}",
         "-" if line.writes is None else f"{line.writes:,}", "-" if e.reward is None else f"{e.reward:.2f}",
-        duration(line.took_ns), e.state.value, line.verdict, *(_alias(e),)[:aliased],
+        duration(line.took_ns), e.state.value, line.verdict if checked else "-", *(_alias(e),)[:aliased],
     )  # fmt: skip
 
 

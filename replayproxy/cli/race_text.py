@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from replayproxy.cli.common import columns, count, safe
+from replayproxy.cli.common import beside, columns, count, safe
 from replayproxy.detect.pairs import TWICE, Risky
 from replayproxy.session.race import NOT_SHOWN, SHOWN, Race, Raced
 from replayproxy.session.race_finding import WORDS
 from replayproxy.session.race_report import bound
 
 WIDE = 46
+WIDTH = 100
 
 
 def text(done: Race) -> list[str]:
@@ -24,14 +25,12 @@ def _listed(done: Race) -> list[str]:
         return [f"{address}: no two requests look risky together; {_looked(done)}"]
     pairs = count(len(done.predicted), "pair")
     lines = [f"{address}: {pairs} may be risky together; {_looked(done)}; nothing was sent"]
-    rows = [["    ", "RANK", "PAIR", "REQUESTS", "WHY"]]
+    rows, why = [["    ", "RANK", "PAIR", "REQUESTS"]], ["WHY"]
     for rank, one in enumerate(done.predicted, 1):
-        rows.append(["    ", str(rank), f"{one.a},{one.b}", _requests(done, one), safe("; ".join(one.why))])
-        if one.guard:
-            rows[-1][-1] += f"; guarded by {safe(one.guard)}"
-        if one.more:
-            rows[-1][-1] += f"; {one.more} more alike"
-    lines += columns(rows)
+        rows.append(["    ", str(rank), f"{one.a},{one.b}", _requests(done, one)])
+        reasons = list(one.why) + ([f"guarded by {one.guard}"] if one.guard else [])
+        why.append(safe("; ".join(reasons + ([f"{one.more} more alike"] if one.more else []))))
+    lines += beside(columns(rows), why, WIDTH)
     envs = " ".join(f"--env {safe(env)}=URL" for env in sorted({e.env for e in done.trace.exchanges}))
     return [*lines, f"    next     replayproxy race {address} {envs}"]
 

@@ -11,6 +11,7 @@ from replayproxy.cli.common import config_option, echo_json, json_option, one_st
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.redrive import count, today
 from replayproxy.cli.reproduce_text import text
+from replayproxy.errors import WrongUsage
 from replayproxy.serve.sending import parse_pace
 from replayproxy.session.config import discover
 from replayproxy.session.redrive import Ask
@@ -51,6 +52,12 @@ def command(
     Exit code 1: shown again; 0: not shown again; 3: it cannot be judged (no start known, restore not faithful). What
     is overwritten is kept before, as by redrive.
     """
+    if finding.endswith(".replay") or ".replay/" in finding:
+        file = finding.partition(".replay")[0] + ".replay"
+        raise WrongUsage(
+            f"{finding}: an archive is sent nowhere, and what comes out is kept in a store",
+            hint=f"replayproxy import {file}, then replayproxy reproduce ID (replayproxy show {file} names it)",
+        )
     found = discover(config, Path.cwd(), os.environ)
     if found.path is not None:
         _say(f"config {found.path}")

@@ -43,7 +43,8 @@ def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
     if evidence.get("minimal"):
         minimal = [safe(str(one)) for one in evidence["minimal"]]
         shown = ", ".join(minimal[:6]) + (", .." if len(minimal) > 6 else "")
-        tries = f", found in {evidence['tries']} tries" if evidence.get("tries") else ""
+        made = evidence.get("tries")
+        tries = f", found in {made} {'try' if made == 1 else 'tries'}" if made else ""
         yield f"  enough     {len(minimal)} of {evidence.get('of')} exchanges: {shown}{tries}"
     if evidence.get("between") in _BETWEEN:
         yield f"  between    {_BETWEEN[evidence['between']]}"

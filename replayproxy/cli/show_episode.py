@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replayproxy.cli.common import count, safe
@@ -14,7 +15,9 @@ from replayproxy.core.identity import CONTRADICTION
 from replayproxy.core.values import UNATTRIBUTED, Outcome, Row, RowChange, Snapshot, SnapshotStatus
 from replayproxy.session.portrait import Change, Line, Portrait, differing, snapshot_json
 
-TARGET_WIDTH = 34
+TARGET_WIDTH = 28
+WIDTH = 100
+INDENT = " " * 26
 VALUE_WIDTH = 60
 
 
@@ -115,7 +118,21 @@ def _line(line: Line) -> str:
         notes.append("| side by side")
     answer = f"{status:>3} {duration(line.took_ns):>7}"
     at = f"{line.at_ns / 1e9:7.2f}"
-    return f"{x.seq:>4}  {safe(x.lane):<8} {at}  {asked:<{TARGET_WIDTH + 12}} {answer}  {'  '.join(notes)}".rstrip()
+    return _noted(f"{x.seq:>4}  {safe(x.lane):<8} {at}  {asked:<{TARGET_WIDTH + 12}} {answer}", notes)
+
+
+def _noted(line: str, notes: Sequence[str]) -> str:
+    """With its notes behind it as far as there is room, the others below."""
+    below: list[str] = []
+    for note in filter(None, notes):
+        if below or len(line) + len(note) + 2 > WIDTH:
+            below.append(note)
+        else:
+            line += f"  {note}"
+    return line + "".join(f"\n{text}" for text in textwrap.wrap(
+        "  ".join(below), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_long_words=False,
+        break_on_hyphens=False, drop_whitespace=True,
+    ))  # fmt: skip
 
 
 def _cut(text: str, width: int) -> str:

@@ -153,7 +153,8 @@ def _commands(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
     if last:
         yield from _told("last", str(last))
     name = safe(label)
-    yield f"  {'share':<{LABEL}}replayproxy show {name} --md   --curl   --state"
+    states = "   --state" if finding.get("snapshots") else ""
+    yield f"  {'share':<{LABEL}}replayproxy show {name} --md   --curl{states}"
     if ".replay" not in label:
         yield f"  {'':<{LABEL}}replayproxy export {name} --out {name}.replay"
     fingerprint = safe(str(finding.get("fingerprint") or "-"))
@@ -162,9 +163,15 @@ def _commands(label: str, finding: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _next(finding: Mapping[str, Any]) -> str:
-    """Who wrote what was read or claimed; else a look at the first exchange."""
+    """Who wrote what was read or claimed; of two that were answered differently, how they differ; else a look at the
+    first exchange."""
     exchanges = [w for w in finding.get("exchanges") or () if w.get("address")]
     asked = asked_about(finding)
+    if finding.get("kind") == "nondeterminism" and asked is not None:
+        sibling = next((str(w["address"]) for w in exchanges if w.get("role") == "witness"), None)
+        if sibling is not None:
+            both = (address.rpartition("#")[0] for address in (sibling, asked[0]))
+            return f"replayproxy diff {' '.join(map(safe, both))}"
     if asked is not None:
         return f"replayproxy blame '{safe(asked[0])}' '{safe(asked[1])}'"
     if exchanges:

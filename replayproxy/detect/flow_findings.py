@@ -102,7 +102,7 @@ def _effect(run: str, judged: Sequence[Flow], first: Flow, makers: Sequence[str]
 def _assumptions(first: Flow, state: Baseline) -> tuple[str, ...]:
     if first.canary:
         return (f"the harness gave this canary to {first.made.episode} alone",)
-    return (f"the value holds too much chance to be met twice; searched in {state.checked} start states",)
+    return (f"the value holds too much chance to be met twice; start states searched: {state.checked}",)
 
 
 def _ruled_out(first: Flow, state: Baseline) -> tuple[str, ...]:

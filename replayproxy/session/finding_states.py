@@ -1,4 +1,5 @@
-"""The states that a finding compares: its snapshots one with the next, or its start with the reference."""
+"""The states that a finding compares: its snapshots one with the next, or its start with the reference, else with the
+start of the episode that wrote."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 from replayproxy.core import prolly
 from replayproxy.core.values import Episode, RowChange, Run, Snapshot
+from replayproxy.detect.states import starts
 from replayproxy.errors import DamagedRecord, StoreTrouble
 from replayproxy.session.evidence import place
 from replayproxy.session.portrait import MOST_CHANGES
@@ -33,8 +35,8 @@ class StateDiff:
 
 
 def state_diffs(reader: Reader, finding: Mapping[str, Any]) -> Iterator[StateDiff]:
-    """Of each series of the finding's snapshots; a series of one start is compared with its reference. Raises
-    StoreTrouble where a state cannot be read."""
+    """Of each series of the finding's snapshots; a series of one is compared with its reference, or with the start of
+    the episode that the finding names first. Raises StoreTrouble where a state cannot be read."""
     by_series: dict[str, list[tuple[str, Run, Episode, Snapshot]]] = {}
     for address in finding.get("snapshots") or ():
         at = place(reader, str(address))
@@ -43,7 +45,8 @@ def state_diffs(reader: Reader, finding: Mapping[str, Any]) -> Iterator[StateDif
             by_series.setdefault(shot.name, []).append((str(address), at[0], at[1], shot))
     for shots in by_series.values():
         if len(shots) == 1:
-            yield from _against_reference(reader, *shots[0])
+            known = list(_against_reference(reader, *shots[0]))
+            yield from known or _against_first(reader, finding, *shots[0])
         for (a, _, _, old), (b, _, _, new) in pairwise(shots):
             assert old.root is not None
             assert new.root is not None
@@ -56,6 +59,19 @@ def _against_reference(reader: Reader, address: str, run: Run, episode: Episode,
         if same and one.get("root") and shot.root is not None:
             which = "named" if one.get("given") else f"{one.get('agree')} of {one.get('starts')} starts"
             yield _diff(reader, f"the reference ({which})", address, bytes.fromhex(one["root"]), shot.root)
+            return
+
+
+def _against_first(
+    reader: Reader, finding: Mapping[str, Any], address: str, run: Run, episode: Episode, shot: Snapshot
+) -> Iterator[StateDiff]:
+    """What is there now, and was not before another episode's exchange."""
+    for witness in finding.get("exchanges") or ():
+        at = place(reader, str(witness.get("address")))
+        start = None if at is None else starts(reader.snapshots(at[1])).get(shot.name)
+        if at is not None and start is not None and start.root is not None and shot.root is not None:
+            if (at[1].key, start.n) != (episode.key, shot.n):
+                yield _diff(reader, f"{at[0].name}/{at[1].name}/s{start.n}", address, start.root, shot.root)
             return
 
 

@@ -90,7 +90,7 @@ class States:
             if shot.status is not SnapshotStatus.TAKEN:
                 raise CannotJudge(
                     f"snapshot {name}: the state found cannot be kept ({shot.reason}); nothing was overwritten",
-                    hint="see to the snapshot first: replayproxy doctor",
+                    hint=f"--snapshot {name}=SPEC where it lies on this machine; replayproxy doctor tries it",
                 )
             kept.append(shot)
         return kept

@@ -72,9 +72,11 @@ def _finding(reader: Lookup, text: str, wanted: str) -> Resolved:
             names = {finding.get("id"), finding.get("number"), finding.get("stable_id")}
             if wanted in names or (run == last[0] and wanted == f"F{number}"):
                 return Resolved(text=text, run=run, finding=finding)
+    hint = f"replayproxy check {last[0].name}"
+    if not wanted.startswith("F"):
+        hint += " (an id told while recording is another where the whole run showed more)"
     raise UnknownAddress(
-        f"no finding {text}: the last check, of run {last[0].name}, has {len(last[1].get('findings', ()))}",
-        hint=f"replayproxy check {last[0].name}",
+        f"no finding {text}: the last check, of run {last[0].name}, has {len(last[1].get('findings', ()))}", hint=hint
     )
 
 

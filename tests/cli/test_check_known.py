@@ -134,6 +134,23 @@ def test_what_is_in_the_baseline_is_told_and_does_not_fail_in_another_run_either
     assert "known   0 in the baseline of 1 fault, 1 not seen in this run" in new.text
 
 
+def test_a_rate_that_known_faults_alone_raise_says_so(judged: Path, call: Call) -> None:
+    call("check", "bad", "--write-baseline", "base.json")
+    assert call("check", "bad").text.splitlines()[1].endswith("budget 5 %: above it")
+    told = call("check", "bad", "--baseline", "base.json")
+    assert (told.code, told.text.splitlines()[1].endswith("above it by known faults alone")) == (0, True)
+
+
+def test_where_bleeds_were_looked_for_by_value_alone_the_table_says_so() -> None:
+    told = told_of(nightly())
+    for seen in told["coverage"].values():
+        seen["not_checked"] = {"state-bleed": "no reference", "dirty-reset": "no reference"}
+    lines = report(told)
+    (bleed,) = (at for at, line in enumerate(lines) if line.startswith("state-bleed "))
+    assert "no reference, for rows (values were followed)" in " ".join((lines[bleed] + lines[bleed + 1]).split())
+    assert next(line for line in lines if line.startswith("dirty-reset ")).endswith("no reference")
+
+
 def test_the_baseline_is_a_numbered_file_whose_reasons_are_kept_and_whose_grade_counts(
     judged: Path, call: Call, tmp_path: Path
 ) -> None:

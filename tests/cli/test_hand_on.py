@@ -52,7 +52,10 @@ def test_a_stranger_opens_it_with_one_command(
     assert [line for line in there if line.startswith("  compare")] == [
         line for line in here if line.startswith("  compare")
     ]
-    assert "reproduce   replayproxy import F1.replay" in " ".join(there)
+    number = call("show", "F1.replay", "--json").json["id"]
+    assert f"reproduce   replayproxy import F1.replay && replayproxy reproduce {number} --env " in " ".join(there)
+    refused = call("reproduce", "F1.replay", "--env", "app=http://127.0.0.1:1")
+    assert (refused.code, "replayproxy import F1.replay" in refused.err) == (2, True)
     assert call("show", "F1.replay/F1", "--curl").text.startswith("# write  nightly/")
     assert "the reference (7 of 10 starts)" in call("show", "F1.replay", "--state").text
     assert call("blame", "F1.replay/F1").text.startswith("written by nightly/")

@@ -23,7 +23,14 @@ from tests.serve.talks import agent, talk
     [
         ("exit 1     explain: replayproxy show r/e/2", "exit 1     explain: replayproxy show f.replay/r/e/2"),
         ("next: replayproxy show 'r/e#1'   --state", "next: replayproxy show 'f.replay/r/e#1'   --state"),
-        ("next: replayproxy redrive r/e --env NAME=URL", "next: replayproxy import f.replay"),
+        (
+            "next: replayproxy redrive r/e --env NAME=URL",
+            "next: replayproxy import f.replay && replayproxy redrive r/e --env NAME=URL",
+        ),
+        (
+            "replayproxy reproduce race-01 --env app=URL   replayproxy mask r",
+            "replayproxy import f.replay && replayproxy reproduce race-01 --env app=URL   replayproxy mask f.replay/r",
+        ),
         ("next: replayproxy reproduce F1 --env NAME=URL", "next: replayproxy import f.replay"),
         ("next    replayproxy check r", "next    replayproxy check f.replay/r"),
         ("next    replayproxy check runner", "next    replayproxy check runner"),

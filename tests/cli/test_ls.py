@@ -163,3 +163,9 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with open_store(place, create=True) as store:
         keep(store, nightly(), "nightly")
     return place
+
+
+def test_before_a_check_there_are_no_verdicts(call: Call, nights: Path) -> None:
+    lines = call("ls", "nightly").text.splitlines()
+    assert lines[0].startswith("nightly   40 episodes   not checked yet")
+    assert "unknown" not in " ".join(lines)

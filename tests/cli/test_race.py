@@ -101,6 +101,7 @@ def test_the_list_sends_nothing(call: Call, here: Path) -> None:
     assert told.code == 0
     assert told.text.splitlines()[0] == "r/e: 1 pair may be risky together; 2 exchanges looked at; nothing was sent"
     assert "takes slots/S-1 /holder: null -> ada" in told.text
+    assert max(map(len, told.text.splitlines())) <= 100
     assert call("race", "r/e", "--list", "--json").json["predicted"][0]["a"] == "r/e#2"
 
 

@@ -35,13 +35,13 @@ def test_an_episode_is_shown_as_a_dialogue(call: Call, recorded: Path) -> None:
         "nightly/a   crm-7 seed 7 attempt 1   step 398   reward 1.00   sealed (end)   verdict POISONED by F1"
     )
     assert lines[1].startswith("start  s0  crm  ")
-    assert " ".join(lines[4].split()) == (
-        '2 main 6.10 PATCH crm /deals/42 200 14 ms F1 read deals/42 /stage "lead" -> "won" (2 rows)'
-    )
-    assert [line.endswith("| side by side") for line in lines[3:8]] == [False, False, True, True, False]
-    assert "refused" in lines[7]
-    assert lines[8] == "end    s2  crm  MISSING: no answer in 30 s"
-    assert lines[9] == "5 exchanges, 3 snapshots        next: replayproxy show F1"
+    assert " ".join(lines[4].split()) == "2 main 6.10 PATCH crm /deals/42 200 14 ms F1 read"
+    assert " ".join(lines[5].split()) == 'deals/42 /stage "lead" -> "won" (2 rows)'
+    assert [line.endswith("| side by side") for line in lines[3:9]] == [False, False, False, True, True, False]
+    assert "refused" in lines[8]
+    assert max(map(len, lines[2:])) <= 100
+    assert lines[9] == "end    s2  crm  MISSING: no answer in 30 s"
+    assert lines[10] == "5 exchanges, 3 snapshots        next: replayproxy show F1"
 
 
 def test_unattributed_traffic_is_shown_with_the_reason(call: Call, recorded: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_long_conversation_is_listed_from_the_store(call: Call, recorded: Path
     add(recorded, talk(*said, code=4001, reason="bye", by_agent=False))
     lines = call("show", "extra/e#1").text.splitlines()
     assert lines[-1] == "3 messages, closed by the environment: 4001 bye"
-    assert "101    1 ms  3 messages, closed by the environment: 4001 bye" in call("show", "extra/e").text
+    assert "\n" + " " * 26 + "3 messages, closed by the environment: 4001 bye\n" in call("show", "extra/e").text
     assert lines[-2] == ">    3     0.002  text     5,000  " + "x" * 2000 + "…"
     told = call("show", "extra/e#1", "--json").json["websocket"]
     assert [len(one["payload"]) for one in told["messages"]] == [5000] * 3

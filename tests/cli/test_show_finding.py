@@ -124,6 +124,29 @@ def test_the_states_of_a_finding_are_a_table(call: Call, found: Path) -> None:
     assert '"stage":"won"' in lines[1]
 
 
+def test_the_only_state_of_a_finding_is_compared_with_the_start_of_the_episode_that_wrote(
+    call: Call, found: Path
+) -> None:
+    call("check", "nightly")
+    with open_store(found) as store:
+        run = store.reader().resolve("nightly").run
+        document = dict(store.reader().check(run) or {})
+        bleed = next(f for f in document["findings"] if f["kind"] == "state-bleed")
+        writer = store.writer()
+        writer.put_check(run.key, document | {"references": []})
+        writer.close()
+    lines = call("show", bleed["id"], "--state").text.splitlines()
+    assert lines[0].startswith(f"{bleed['exchanges'][0]['address'].partition('#')[0]}/s0 -> nightly/")
+    assert any("(row)" in line for line in lines)
+
+
+def test_an_id_that_no_check_has_says_why_that_may_be(call: Call, found: Path) -> None:
+    call("check", "stale")
+    told = call("show", "state-bleed-0123456789ab")
+    assert (told.code, "told while recording" in told.err) == (2, True)
+    assert "told while recording" not in call("show", "F99").err
+
+
 def test_a_finding_whose_exchanges_are_gone_is_shown_from_the_check(call: Call, found: Path) -> None:
     call("check", "stale")
     call("rm", "stale/e0")
