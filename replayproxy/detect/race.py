@@ -22,7 +22,7 @@ from replayproxy.detect.ops import Op
 from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
 from replayproxy.detect.race_answers import applied_twice, failed_but_done, phantoms, refused_but_done
 from replayproxy.detect.race_capacity import Fulls, Over, over_capacity
-from replayproxy.detect.race_claims import Claims, Declared, Refusals, claims
+from replayproxy.detect.race_claims import Claims, Declared, Refusals, Rule, claims
 from replayproxy.detect.race_double import Double, doubles
 from replayproxy.detect.race_findings import Told, double_claim, settled, settled_over, too_many
 from replayproxy.detect.race_names import is_holder
@@ -45,6 +45,7 @@ class Races:
         self._refusals = Refusals()
         self._fulls = Fulls()
         self._steps = Steps()
+        self._shared: set[Rule] = set()  # cells that were granted to a second one when the first had it
         self._kept: set[Kept] = set()
         self._conditions: set[str] = set()  # environments that refused a write for the version it demanded
         self._candidates: list[Settle] = []
@@ -147,9 +148,13 @@ class Races:
 
         def settle() -> Finding | None:
             refusal = self._refusals.of(rule, own=double.same)
-            said = rule in self._declared
-            return settled(finding, double, self._run, refusal, strong=is_holder(rule[2]) or said, declared=said)
+            said, shared = rule in self._declared, rule in self._shared
+            return settled(
+                finding, double, self._run, refusal, strong=is_holder(rule[2]) or said, declared=said, shared=shared
+            )
 
+        if any(not double.beside(claim) for claim in double.wronged):
+            self._shared.add(rule)
         self._add(settle)
 
     def _crossed(self, told: Told, timeline: Timeline, one: Crossed) -> None:
@@ -195,6 +200,7 @@ class Races:
             finding = settle()
             if finding is not None and (finding.kind, finding.covers) not in told:
                 told.add((finding.kind, finding.covers))
+                self.why[finding.kind][finding.episode] = ""  # what was found was looked for
                 yield finding
         lost = {place for kind, covers in told for place in covers if kind is Kind.LOST_UPDATE}
         for settle, ops in self._pairs:
@@ -217,8 +223,9 @@ def _sure(finding: Finding) -> Finding:
 def _why_not(timeline: Timeline, own: Sequence[Op], lanes: int) -> str:
     if not own:
         return "no exchanges"
-    if lanes < 2:
-        return ALONE
+    keys = [op.once for op in own if op.once and op.ok]
+    if lanes < 2 and len(keys) == len(set(keys)):
+        return ALONE  # a key that was sent again needs no second lane
     if not timeline.shots:
         return NO_SNAPSHOTS
     if timeline.too_much:

@@ -170,8 +170,10 @@ class Refusals:
                 asked = op.asked.get(column)
                 if empty(asked) and not _speaks_of_claims(op):
                     continue
-                holder = _holder(timeline, op, row, column, held.get((row, column), ()))
-                if holder is not None:
+                claimed = held.get((row, column), ())
+                holder = _holder(timeline, op, row, column, claimed)
+                # What is refused only once two have it is no thing for one.
+                if holder is not None and len({claim.holder for claim in claimed if claim.op.fwd < op.end}) <= 1:
                     self._add((op.env, row.table, column), op, own=not empty(asked) and normal(asked) == holder)
 
     def _add(self, rule: Rule, op: Op, *, own: bool) -> None:

@@ -18,7 +18,7 @@ from replayproxy.detect.cells import Row
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.race_claims import Claim, row_of
-from replayproxy.detect.race_names import empty, until
+from replayproxy.detect.race_names import capacity, empty, until
 from replayproxy.detect.timeline import Timeline, cell
 
 LONGEST_OVERLAP_NS = 1_000_000_000
@@ -43,6 +43,10 @@ class Double:
     agrees: bool
     doubt: str = ""
 
+    def beside(self, claim: Claim) -> bool:
+        """Whether the claim was under way at the same time as another of them."""
+        return any(_meet(claim.op, other.op) for other in self.claims if other is not claim)
+
 
 @dataclass(slots=True)
 class _Group:
@@ -53,7 +57,11 @@ class _Group:
 
 
 def doubles(timeline: Timeline, row: Row, column: str, claimed: Sequence[Claim]) -> Iterator[Double]:
-    """O(n log n) in the claims of the cell, times the writes beside them."""
+    """O(n log n) in the claims of the cell, times the writes beside them. None of a row that has room for several: its
+    cell then names one of them."""
+    rooms = [capacity(timeline.row_at(row, index)) for index in (0, len(timeline.shots) - 1)] if timeline.shots else []
+    if any(room is not None and room[1] > 1 for room in rooms):
+        return
     group = _Group()
     for claim in sorted(claimed, key=lambda one: (one.op.fwd, one.op.end)):
         if group.claims:

@@ -133,12 +133,19 @@ def _ruled_out(double: Double) -> tuple[str, ...]:
 
 
 def settled(
-    finding: Finding, double: Double, run: str, refusal: Refusal | None, *, strong: bool, declared: bool = False
+    finding: Finding,
+    double: Double,
+    run: str,
+    refusal: Refusal | None,
+    *,
+    strong: bool,
+    declared: bool = False,
+    shared: bool = False,
 ) -> Finding | None:
     """The finding once all refusals of the run are known; None: nothing shows that a second claim is a fault.
 
     `strong`: the column's very name says that one holds it; without it, a change of hands may be lawful. `declared`:
-    the config says that it is not.
+    the config says that it is not. `shared`: it was seen to go to a second one, long after the first.
     """
     if refusal is not None:
         address = exchange_address(run, refusal.episode, refusal.seq)
@@ -149,7 +156,7 @@ def settled(
         )
     if double.same or not strong:
         return None
-    if double.overlap or declared:
+    if declared or (double.overlap and not shared):
         return finding
     if finding.grade is Grade.SUSPECTED:
         return None

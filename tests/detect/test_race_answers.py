@@ -140,6 +140,7 @@ def test_what_was_answered_500_and_stands_in_the_state_was_done() -> None:
     (found,) = hand.findings()
     assert (found.sub, found.grade, found.blame) == ("failed-but-done", Grade.PROVEN, Blame.ENVIRONMENT)
     assert [w.address for w in found.exchanges] == ["r/e#1"]
+    assert "race" in hand.judge().coverage["e"].checked, "what was found was looked for"
     assert told([BOTH[0]], (0, orders("o0")), (15, orders("o0"))) == [], "it was not done"
     lost = order(10, "", status=None, outcome=Outcome.TIMED_OUT)
     assert told([lost], (0, orders("o0")), (15, orders("o0", "o1"))) == [], "without an answer that is lawful"
@@ -153,5 +154,8 @@ def test_one_key_granted_twice_with_two_rows_is_done_twice() -> None:
     assert told(pair, *states) == [("race", "applied-twice", "proven")]
     again = [pair[0], order(20, "o1", request_headers=key)]
     assert told(again, *states[:2]) == [], "answered with what it had got"
+    hand = Hand()
+    hand.episode("e", again, states[:2])
+    assert "race" in hand.judge().coverage["e"].checked
     other = {"Idempotency-Key": "other", "Content-Type": "application/json"}
     assert told([pair[0], order(20, "o2", request_headers=other)], *states) == []

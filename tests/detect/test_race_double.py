@@ -101,16 +101,18 @@ def test_taking_over_one_after_the_other_is_suspected_and_proven_once_a_refusal_
     states = [(0, FREE), (17, slots(a="ann", b=None)), (30, slots(a="bob", b=None))]
     taken = [book(10, "ann", 16), book(22, "bob", 24)]
     assert told(taken, states) == [("race", "double-claim", "suspected")]
-    refused = book(40, "cy", 41, status=409, body={"id": "a", "holder": "bob"})
+    refused = book(18, "cy", 19, status=409, body={"id": "a", "holder": "ann"})
     assert told([*taken, refused], states) == DOUBLE
+    late = book(40, "cy", 41, status=409, body={"id": "a", "holder": "bob"})
+    assert told([*taken, late], states) == [("race", "double-claim", "suspected")], "two may have it, and three not"
 
 
 def owned(owner: str | None) -> dict[str, Any]:
-    return {"deals": {"D": {"id": "D", "owner": owner}}}
+    return {"deals": {"D": {"id": "D", "owner": owner}, "E": {"id": "E", "owner": "zed"}}}
 
 
-def assign(at: float, who: str, status: int = 200) -> Any:
-    made = exchange("PATCH", "/deals/D", sent={"owner": who}, body={"id": "D", "owner": who}, at_ms=at, lane=who,
+def assign(at: float, who: str, status: int = 200, key: str = "D") -> Any:
+    made = exchange("PATCH", f"/deals/{key}", sent={"owner": who}, body={"id": key, "owner": who}, at_ms=at, lane=who,
                     status=status)  # fmt: skip
     return with_interval(made, at, at + 6)
 
@@ -119,7 +121,7 @@ def test_an_owner_may_change_hands_unless_the_environment_refuses_that() -> None
     states = [(0, owned(None)), (30, owned("bob"))]
     taken = [assign(10, "ann"), assign(12, "bob")]
     assert told(taken, states) == []
-    assert told([*taken, assign(40, "cy", status=409)], states) == DOUBLE
+    assert told([*taken, assign(40, "cy", status=409, key="E")], states) == DOUBLE
 
 
 def test_the_holders_own_second_try_counts_only_where_repeats_are_refused() -> None:
@@ -145,7 +147,7 @@ def test_a_hold_that_may_have_ended_by_itself_lowers_the_grade() -> None:
         return {"slots": {"a": {"id": "a", "holder": who, "expires_at": who and "2023-11-14T22:13:30Z"}}}
 
     late = [book(10, "ann", 16), book(9000, "bob", 9006)]
-    refused = book(9400, "cy", 9401, status=409, body={"holder": "bob"})
+    refused = book(100, "cy", 101, status=409, body={"holder": "ann"})
     states = [(0, held(None)), (17, held("ann")), (9100, held("bob"))]
     assert told([*late, refused], states) == [("race", "double-claim", "suspected")]
 
@@ -250,3 +252,14 @@ def test_a_column_of_any_name_is_a_holder_where_the_config_declares_it() -> None
 
     assert judged(()) == []
     assert judged(("desks.steward",)) == ["double-claim proven"]
+
+
+def test_a_slot_with_room_for_two_is_for_two_and_one_that_was_shared_before_may_be() -> None:
+    roomy = [(0, {"slots": {"a": {"id": "a", "holder": None, "capacity": 2}}}),
+             (30, {"slots": {"a": {"id": "a", "holder": "bob", "capacity": 2}}})]  # fmt: skip
+    assert told([book(10, "ann", 16), book(12, "bob", 18)], roomy) == []
+    shared = [book(30, "ann", 31, slot="b"), book(40, "bob", 41, slot="b"), book(50, "cy", 51, slot="b", status=409)]
+    states = [(0, FREE), (20, slots(a="bob", b=None)), (35, slots(a="bob", b="ann")), (60, slots(a="bob", b="bob"))]
+    assert told([book(10, "ann", 16), book(12, "bob", 18), *shared], states) == [
+        ("race", "double-claim", "suspected"), ("race", "double-claim", "suspected"),
+    ]  # fmt: skip
