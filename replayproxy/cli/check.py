@@ -19,11 +19,11 @@ from replayproxy.cli.common import config_option, count, echo_json, json_option,
 from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
-from replayproxy.session.baseline import read_baseline, renewed, write_baseline
+from replayproxy.session.baseline import Baseline, old_baseline, read_baseline, renewed, write_baseline
 from replayproxy.session.check import Checked, Progress, check, fail_on, required
 from replayproxy.session.check_document import Demands, merged
 from replayproxy.session.config import Config, discover
-from replayproxy.session.files import replaced
+from replayproxy.session.files import replaceable, replaced
 from replayproxy.session.silences import silences
 
 PROPOSED = (NEXT, f"{'':8}replayproxy ")
@@ -73,6 +73,10 @@ def command(
         reference=found.value("reference", reference),
     )
     known = _path(found, "baseline", baseline)
+    for option, given in (("junit", junit), ("md", md), ("write-baseline", renew)):
+        if (path := _path(found, option, given)) is not None:
+            replaceable(path)
+    old = old_baseline(_path(found, "write-baseline", renew))
     with open_reader(stores) as opened:
         parts = check(
             opened, addresses, demands, rules=parse_rules(found.rules), now=time.time_ns(), today=_today(),
@@ -83,7 +87,7 @@ def command(
         named = [opened.find(address) for address in addresses]
     told = [part.to_json() for part in parts]
     unsaved = {part.judgement.run: part.saved for part in parts}
-    _files(found, parts, told, renew, junit, md)
+    _files(found, parts, told, old, renew, junit, md)
     if as_json:
         echo_json(merged(told))
         for run, why in unsaved.items():
@@ -102,8 +106,8 @@ def _path(found: Config, option: str, given: Path | None) -> Path | None:
 
 
 def _files(
-    found: Config, parts: Sequence[Checked], told: Sequence[Mapping[str, Any]], renew: Path | None, junit: Path | None,
-    md: Path | None,
+    found: Config, parts: Sequence[Checked], told: Sequence[Mapping[str, Any]], old: Baseline, renew: Path | None,
+    junit: Path | None, md: Path | None,
 ) -> None:  # fmt: skip
     """What the caller wants on disk beside the report."""
     if (path := _path(found, "junit", junit)) is not None:
@@ -111,7 +115,6 @@ def _files(
     if (path := _path(found, "md", md)) is not None:
         replaced(path, markdown(told).encode())
     if (path := _path(found, "write-baseline", renew)) is not None:
-        old = read_baseline(path) if path.exists() else {}
         new = renewed(old, (f for part in parts for f in part.judgement.findings), _today().isoformat())
         write_baseline(path, new)
         gone = len(set(old) - set(new))

@@ -19,6 +19,7 @@ from replayproxy.cli.common import safe
 from replayproxy.core.names import suggestion, variable, why_not_a_name
 from replayproxy.errors import Exit, Problem, WorldTrouble, WrongUsage
 from replayproxy.session import child
+from replayproxy.session.files import is_special
 from replayproxy.session.proxied import FORWARD_VARIABLE, episode_proxy
 from replayproxy.session.record_options import writable_path
 from replayproxy.session.wiring import parse_meta
@@ -50,8 +51,8 @@ def command(
         raise WrongUsage("REPLAYPROXY_CONTROL is not set", hint="run it under replayproxy record, or set it")
     if name is not None and (why := why_not_a_name(name)):
         raise WrongUsage(f"--episode {name!r}: {why}", hint=f"--episode {suggestion(name)}")
-    if reward_file is not None:
-        writable_path(reward_file, "--reward-file").unlink(missing_ok=True)
+    if reward_file is not None and not is_special(writable_path(reward_file, "--reward-file")):
+        reward_file.unlink(missing_ok=True)
     episode = client.episode(name, meta=parse_meta(meta) or None, **fields)
     _asked(episode.open)
     code = asyncio.run(_run(command, episode))

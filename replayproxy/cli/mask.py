@@ -18,7 +18,7 @@ from replayproxy.errors import WrongUsage
 from replayproxy.session.check import Progress
 from replayproxy.session.config import Config, discover
 from replayproxy.session.look import Found, Stores
-from replayproxy.session.mask_file import beside, mask_file, ready
+from replayproxy.session.mask_file import mask_file, ready
 from replayproxy.session.mask_list import mask_list
 from replayproxy.session.mask_marks import Demands, How, words
 from replayproxy.session.mask_verdicts import Terms, Verdicts, verdicts
@@ -74,7 +74,7 @@ def command(
         raise WrongUsage("--json and --out - both want stdout", hint="--out FILE")
     join = pairs(found.values("on", on)) if rollouts is not None else ()
     if rollouts is not None:
-        ready(rollouts, beside(rollouts) if out is None else out)
+        out = ready(rollouts, out)
     with open_reader(stores) as opened:
         named = opened.find(address)
         if rollouts is None:
@@ -82,7 +82,7 @@ def command(
         join, reward = _joined(join, rollouts, opened, named)
         judged = _judged(opened, named, found)
         done = mask_file(
-            judged, Join(join, judged.episodes), demands, rollouts, out or beside(rollouts), reward=reward,
+            judged, Join(join, judged.episodes), demands, rollouts, out, reward=reward,
             progress=_progress("masking"),
         )  # fmt: skip
     if as_json:

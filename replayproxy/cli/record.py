@@ -17,6 +17,7 @@ import click
 from replayproxy.cli.common import config_option, echo_json, json_option, one_store, safe, store_option
 from replayproxy.errors import Exit, Problem
 from replayproxy.session.config import Config, discover
+from replayproxy.session.files import replaced
 from replayproxy.session.record_options import ALPHABET, RecordOptions, parse, writable_path
 
 if TYPE_CHECKING:
@@ -134,4 +135,4 @@ def _nothing(flags: Mapping[str, Any]) -> dict[str, Any]:
 def _summarise(path: Path | None, command_exit: int | None, code: int, recording: Any, **more: Any) -> None:
     if path is not None:
         document = {"command_exit": command_exit, "exit": code, "recording": recording, **more}
-        path.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        replaced(path, json.dumps(document).encode() + b"\n")

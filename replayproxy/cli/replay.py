@@ -19,7 +19,7 @@ from replayproxy.errors import Exit, Problem
 from replayproxy.session import secrecy
 from replayproxy.session.child import NotStarted
 from replayproxy.session.config import Config, discover
-from replayproxy.session.files import write_whole
+from replayproxy.session.files import replaced
 
 if TYPE_CHECKING:
     from replayproxy.serve.scene import Stage
@@ -106,7 +106,7 @@ def command(
         _summarise(options, int(problem.code), str(problem))
         return _tell(str(problem), "command not started", problem.code, as_json)
     if options.summary is not None:
-        write_whole(options.summary, json.dumps(replayed.summary()))
+        replaced(options.summary, json.dumps(replayed.summary()).encode())
     *lines, last = receipt_lines(replayed.receipt, replayed.exit)
     _say([*lines, runnable(last, stores, {replayed.receipt["run"]: archive})])
     for fault in replayed.faults[:1]:
@@ -148,4 +148,4 @@ def _summarise(options: ReplayOptions, code: Exit | int, error: str) -> None:
 
     if options.summary is not None:
         document = {"command_exit": None, "exit": int(code), "receipt": None, "error": error}
-        write_whole(options.summary, json.dumps(document))
+        replaced(options.summary, json.dumps(document).encode())

@@ -18,7 +18,7 @@ from typing import Any
 from replayproxy.detect.finding import STRENGTH, Finding, Grade
 from replayproxy.detect.silence import SOON_DAYS
 from replayproxy.errors import WrongUsage
-from replayproxy.session.files import replaced
+from replayproxy.session.files import is_special, replaced
 from replayproxy.session.silences import last_day
 
 BASELINE_FORMAT = 1
@@ -86,10 +86,17 @@ def read_baseline(path: Path) -> Baseline:
     return {one.fingerprint: one for one in found}
 
 
+def old_baseline(path: Path | None) -> Baseline:
+    """What a baseline that is to be written anew holds already; nothing where there is none yet, or no file."""
+    if path is None or is_special(path) or not path.exists():
+        return {}
+    return read_baseline(path)
+
+
 def _known(entry: Any, where: str) -> Known:
     if not isinstance(entry, dict) or not isinstance(entry.get("fingerprint"), str):
         raise WrongUsage(f"{where}: it has no fingerprint")
-    if entry.get("grade") not in set(Grade):
+    if entry.get("grade") not in list(Grade):
         raise WrongUsage(f"{where}: grade is {entry.get('grade')!r}", hint=f"one of {', '.join(Grade)}")
     texts = {name: str(entry.get(name) or "") for name in ("kind", "title", "run", "added", "reason")}
     seen = entry.get("seen", 1)

@@ -22,6 +22,9 @@ from replayproxy.storage import Reader
 
 AROUND = 30
 PLACES = ("request", "answer", "state")
+SAID = 80
+"""Characters of a wrong expression that are said again."""
+
 BODY_MOST = 64 * 1024 * 1024
 """Bytes of a body that is looked into; of a longer one that is said."""
 
@@ -48,10 +51,12 @@ def pattern(text: str, *, ignore_case: bool, regex: bool) -> re.Pattern[str]:
     if regex:
         try:
             re.compile(text)
-        except re.error as wrong:
-            raise WrongUsage(f"{text!r} is no regular expression: {wrong}") from wrong
-        if why := why_too_slow(text):
-            raise WrongUsage(f"{text!r}: {why}", hint="a simpler expression, or a plain text")
+        except (re.error, OverflowError) as wrong:
+            raise WrongUsage(f"{text[:SAID]!r} is no regular expression: {wrong}") from wrong
+        except RecursionError as wrong:
+            raise WrongUsage(f"{text[:SAID]!r} is nested too deeply for a regular expression") from wrong
+        if why := why_too_slow(text, of_text=True):
+            raise WrongUsage(f"{text[:SAID]!r}: {why}", hint="a simpler expression, or a plain text")
     return re.compile(text if regex else re.escape(text), re.IGNORECASE if ignore_case else 0)
 
 

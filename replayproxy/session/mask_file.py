@@ -20,9 +20,11 @@ def beside(source: Path) -> Path:
     return source.with_name(f"{source.stem}.masked{source.suffix}")
 
 
-def ready(source: Path, out: Path) -> None:
-    """Raises WrongUsage where the file cannot be read or the other not be made, before anything is judged."""
+def ready(source: Path, out: Path | None) -> Path:
+    """Where it is written: `out`, else beside the source. Raises WrongUsage where the one cannot be read or the other
+    not be made, before anything is judged."""
     opened(source).close()
+    out = out or beside(source)
     if rollouts_parquet.is_parquet(source):
         with rollouts_parquet.table_file(source):
             pass
@@ -32,6 +34,7 @@ def ready(source: Path, out: Path) -> None:
         raise WrongUsage(f"{source} is no Parquet and {out} is to be", hint="--out NAME.jsonl")
     with WholeFile(out):
         pass
+    return out
 
 
 def mask_file(

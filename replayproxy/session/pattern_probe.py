@@ -22,19 +22,21 @@ _LONGEST = 5.0
 _CHARS = 5
 _CHILD = """
 import json, re, sys, time
-pattern, texts, limit = json.load(sys.stdin)
-made = re.compile(pattern.encode())
+pattern, texts, limit, of_text = json.load(sys.stdin)
+as_is = str if of_text else str.encode
+made = re.compile(as_is(pattern))
 for text in texts:
     began = time.perf_counter()
-    sum(1 for _ in made.finditer(text.encode()))
+    sum(1 for _ in made.finditer(as_is(text)))
     if time.perf_counter() - began > limit:
         sys.exit(1)
 """
 
 
-def why_too_slow(pattern: str) -> str:
-    """Why it may not be used, or "". It is one that compiles."""
-    asked = json.dumps([pattern, list(_texts(pattern)), SLOWEST])
+def why_too_slow(pattern: str, *, of_text: bool = False) -> str:
+    """Why it may not be used, or "". It is one that compiles, for bytes or, `of_text`, for text."""
+    parsed = _parser.parse(pattern if of_text else pattern.encode())
+    asked = json.dumps([pattern, list(_texts(parsed)), SLOWEST, of_text])
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _CHILD], input=asked.encode(), capture_output=True, timeout=_LONGEST,
@@ -45,9 +47,9 @@ def why_too_slow(pattern: str) -> str:
     return f"it takes more than {SLOWEST:g} s on a text of 4 KiB" if done.returncode == 1 else ""
 
 
-def _texts(pattern: str) -> Iterator[str]:
+def _texts(parsed: Any) -> Iterator[str]:
     """Texts made of what the pattern takes, which then do not fit in the end."""
-    chars = list(dict.fromkeys([*_chars(_parser.parse(pattern.encode())), "a", "0", " "]))[:_CHARS]
+    chars = list(dict.fromkeys([*_chars(parsed), "a", "0", " "]))[:_CHARS]
     for char in chars:
         yield char * (WINDOW - 1) + "\x01"
     for pair in permutations(chars, 2):

@@ -15,6 +15,7 @@ from typing import Any
 from replayproxy.errors import Exit, StoreTrouble, worst
 from replayproxy.session import child, secrecy, tally_text
 from replayproxy.session.child import Child, NotStarted
+from replayproxy.session.files import is_special
 from replayproxy.session.reaching import reachable
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder, Say
@@ -101,7 +102,7 @@ async def _record(
     options: RecordOptions, command: Sequence[str], told: Told, stdout_to_stderr: bool, signals: Signals
 ) -> Recorded:
     began = time.monotonic()
-    if options.ready_file is not None:
+    if options.ready_file is not None and not is_special(options.ready_file):
         # One that an earlier recording left would name a recorder that is gone.
         options.ready_file.unlink(missing_ok=True)
     await reachable(options.envs)

@@ -17,6 +17,7 @@ from replayproxy.errors import WrongUsage
 from replayproxy.session import wiring
 from replayproxy.session.camera import Plan
 from replayproxy.session.config import Config
+from replayproxy.session.files import replaceable
 from replayproxy.session.ready_rules import rule_tables
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.loader import Loaded, load, parse_named
@@ -209,10 +210,10 @@ def _resets(flags: Sequence[str], config: Config, envs: Sequence[EnvSpec]) -> tu
 
 def writable_path(path: Path, option: str) -> Path:
     """A file that can be written once there is something to write."""
-    if path.is_dir():
-        raise WrongUsage(f"{option} {path}: it is a directory")
-    if not path.absolute().parent.is_dir():
-        raise WrongUsage(f"{option} {path}: there is no directory {path.absolute().parent}")
+    try:
+        replaceable(path)
+    except WrongUsage as wrong:
+        raise WrongUsage(f"{option} {wrong.what}") from None
     return path
 
 

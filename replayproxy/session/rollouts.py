@@ -21,6 +21,8 @@ LINE_MOST = 256 * 1024 * 1024
 """Bytes of one line: a longer one is refused before memory is taken for it."""
 
 BOM = b"\xef\xbb\xbf"
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_DIGITS = 4000
 MISSING: Any = object()
 
 type Document = dict[str, Any]
@@ -59,15 +61,22 @@ def _parsed(text: bytes, name: str, number: int) -> Document | None:
 
 
 def _leniently(text: bytes, name: str, number: int) -> Any:
-    """What Python's own json writes and orjson refuses: NaN, Infinity, halves of surrogate pairs, deep nesting."""
+    """What Python's own json writes and orjson refuses: NaN, Infinity, halves of surrogate pairs, deep nesting, and
+    integers of any length."""
     try:
-        return json.loads(text.decode("utf-8"))
+        return json.loads(text.decode("utf-8"), parse_int=_integer)
     except UnicodeDecodeError:
-        raise refused(name, number, "it is no UTF-8") from None
+        packed = [f": this is {what}, unpack it first" for magic, what in _PACKED.items() if text.startswith(magic)]
+        raise refused(name, number, "".join(["it is no UTF-8", *packed])) from None
     except json.JSONDecodeError as error:
         raise refused(name, number, f"it is no JSON object: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise refused(name, number, "it is nested too deeply") from None
+
+
+def _integer(digits: str) -> int | float:
+    """One of more digits than Python turns into a number says nothing here; the line keeps them."""
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
 def refused(name: str, number: int, why: str) -> WrongUsage:
@@ -76,10 +85,13 @@ def refused(name: str, number: int, why: str) -> WrongUsage:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file for reading. Raises WrongUsage when it cannot be read."""
+    """The file for reading. Raises WrongUsage when it cannot be read, and for a pipe: what is joined and checked before
+    anything is written is read more than once."""
     try:
         if path.is_dir():
             raise WrongUsage(f"{path} is a directory", hint="name the file of rollouts")
+        if path.exists() and not path.is_file():
+            raise WrongUsage(f"{path} is no file but a pipe or a device", hint="write the rollouts to a file first")
         return path.open("rb", buffering=1 << 20)
     except OSError as error:
         raise WrongUsage(f"{path} cannot be read: {error.strerror}") from None

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from replayproxy.errors import WorldTrouble, WrongUsage
+from replayproxy.session.files import replaceable
 
 STDOUT = Path("-")
 _BLOCK = 1 << 20
@@ -30,11 +31,11 @@ class WholeFile:
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
         self.path = path
         self._target = Path(os.path.realpath(path))  # a link stays one, and leads to the new file
-        self._special = path == STDOUT or (path.exists() and not path.is_file())
         self._part: Path | None = None
-        if path.is_dir():
-            raise WrongUsage(f"{path} is a directory", hint="--out FILE")
+        if path != STDOUT:
+            replaceable(path)
         try:
+            self._special = path == STDOUT or (path.exists() and not path.is_file())
             self._file = self._made()
             if like is not None and not self._special:
                 os.fchmod(self._file.fileno(), like.stat().st_mode & 0o777)
@@ -50,7 +51,7 @@ class WholeFile:
         return self._named()
 
     def _named(self) -> BinaryIO:
-        handle, name = tempfile.mkstemp(prefix=f".{self._target.name}.", suffix=".part", dir=self._target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{self._target.name[:50]}.", suffix=".part", dir=self._target.parent)
         self._part = Path(name)
         os.fchmod(handle, 0o666 & ~_umask())
         return os.fdopen(handle, "w+b", buffering=_BLOCK)
@@ -83,7 +84,7 @@ class WholeFile:
 
     def _linked(self) -> Path:
         """Gives the unnamed file a hidden name, from which it is renamed: a link never replaces a file."""
-        part = self._target.with_name(f".{self._target.name}.{os.getpid()}.part")
+        part = self._target.with_name(f".{self._target.name[:50]}.{os.getpid()}.part")
         part.unlink(missing_ok=True)
         self._part = part
         folder = os.open(self._target.parent, os.O_RDONLY)

@@ -96,3 +96,15 @@ def test_a_compressed_body_is_looked_into_decoded(call: Call, recorded: Path) ->
         writer.seal(made).result(5)
         writer.close()
     assert call("grep", "nightly/z", "needle").text == 'nightly/z#1  answer body  {"hidden": "needle"}\n'
+
+
+@pytest.mark.parametrize("text", ["(" * 5000, "a{99999999999999999999}", "[", "(?P<x>", "(a+)+$"])
+def test_an_expression_that_is_none_or_never_ends_is_wrong_usage(call: Call, recorded: Path, text: str) -> None:
+    told = call("grep", "nightly", text, "-E")
+    assert told.code == 2
+    assert len(told.err) < 400
+
+
+@pytest.mark.parametrize("text", [r"\u00e9", r"\N{BULLET}", "(?u)é", "x\udcff", r"\bdeal\b"])
+def test_an_expression_for_text_may_be_used(call: Call, recorded: Path, text: str) -> None:
+    assert call("grep", "nightly", text, "-E").code in (0, 1)

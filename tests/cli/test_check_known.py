@@ -295,3 +295,23 @@ def test_files_are_replaced_whole_and_a_place_that_cannot_be_written_is_exit_2(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
     told = call("check", "bad", "--junit", "nowhere/out.xml")
     assert (told.code, told.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("option", ["--junit", "--md", "--write-baseline"])
+def test_a_path_that_cannot_be_written_is_refused_before_anything_is_judged(
+    call: Call, judged: Path, option: str
+) -> None:
+    for path in (".", "no/x", "x" * 300):
+        assert call("check", "bad", option, path).code == 2
+    with open_store(judged) as store:
+        assert store.reader().check(store.reader().run("bad")) is None
+
+
+@pytest.mark.parametrize("grade", ["[]", "{}", "1", "null", '"sure"'])
+def test_a_baseline_with_a_grade_that_is_none_is_refused(call: Call, judged: Path, grade: str) -> None:
+    path = judged.parent / "known.json"
+    path.write_text(f'{{"replayproxy-baseline": 1, "findings": [{{"fingerprint": "x", "grade": {grade}}}]}}')
+    for option in ("--baseline", "--write-baseline"):
+        told = call("check", "bad", option, str(path))
+        assert told.code == 2
+        assert "entry 1: grade is" in told.err

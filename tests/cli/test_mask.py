@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,3 +258,36 @@ def test_what_the_config_silences_is_not_masked(call: Call, shop: Path) -> None:
     assert told.json["judged"] == "the config silences other findings than at the last check"
     assert told.json["masked"] == 0
     assert call("mask", "mixed", str(path), *ON, "--json").json["judged"] is None
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e400", "1" * 400], ids=["a", "b", "c", "d"])
+def test_numbers_that_no_machine_holds_keep_their_digits(call: Call, shop: Path, number: str) -> None:
+    path = rollouts(shop, f'{{"rollout": "e0", "n": {number}}}')
+    assert call("mask", "mixed", str(path), *ON).code == 0
+    assert f'"n": {number}, "mask_sample": false' in (shop / "rollouts.masked.jsonl").read_text()
+    keyed = rollouts(shop, f'{{"rollout": {number}}}')
+    assert call("mask", "mixed", str(keyed), *ON).code == 3
+
+
+def test_a_packed_file_is_refused_with_its_kind(call: Call, shop: Path) -> None:
+    path = all_five(shop)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    told = call("mask", "mixed", str(path), *ON)
+    assert told.code == 2
+    assert "line 1: it is no UTF-8: this is gzip, unpack it first" in told.err
+
+
+def test_a_pipe_is_refused_for_it_is_read_more_than_once(call: Call, shop: Path) -> None:
+    os.mkfifo(shop / "pipe")
+    for command in ("mask", "annotate"):
+        told = call(command, "mixed", str(shop / "pipe"), *ON)
+        assert told.code == 2
+        assert "a pipe" in told.err
+    assert not (shop / "pipe.masked").exists()
+
+
+def test_names_that_cannot_be(call: Call, shop: Path) -> None:
+    path = str(all_five(shop))
+    assert call("mask", "mixed", ".", *ON).code == 2
+    assert call("mask", "mixed", path, *ON, "--out", "x" * 300).code == 2
+    assert call("mask", "mixed", path, *ON, "--out", "x" * 255).code == 0
