@@ -182,8 +182,8 @@ def _next(finding: Mapping[str, Any]) -> str:
 def asked_about(finding: Mapping[str, Any]) -> tuple[str, str] | None:
     """Address and pointer of the value in an answer that a finding is about; None: it names none."""
     for witness in reversed(finding.get("exchanges") or ()):
-        if witness.get("role") not in ("read", "claim") or not witness.get("address"):
-            continue
+        if witness.get("role") not in ("read", "claim") or not witness.get("address") or witness.get("status") == 304:
+            continue  # a 304 has no value of its own
         pointer = str(witness.get("pointer") or finding.get("pointer") or "").removeprefix("body")
         if pointer.startswith("/"):
             return str(witness["address"]), pointer

@@ -30,15 +30,13 @@ from replayproxy.detect.cells import (
 )
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
+from replayproxy.detect.representations import requester
 from replayproxy.detect.views import Views
 
 PRESENCE = ""
 """The column that stands for the row itself: its value is PRESENT or ABSENT."""
 PRESENT, ABSENT = "present", "absent"
 NO_VALUE = "(no value)"
-
-
-_CREDENTIALS = (b"authorization", b"cookie", b"x-api-key", b"api-key")
 
 
 class Effect(Enum):
@@ -54,7 +52,8 @@ class Op:
     the answer's ETag and Last-Modified. `fresh_for`: seconds for which the answer says that a cache may
     keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object that a write was
     answered with; `about`: the rows of the state that its path names. `condition`: the version that a write demanded
-    (If-Match), `tag` the one that an answer bears (ETag), `once` the key under which a repeat is the same write."""
+    (If-Match), `tag` the one that an answer bears (ETag), `once` the key under which a repeat is the same write.
+    `again`: the earlier answer that a 304 says is current, `weak`: by a validator that may outlast a change."""
 
     episode: str
     seq: int
@@ -86,6 +85,8 @@ class Op:
     condition: str = ""
     tag: str = ""
     once: str = ""
+    again: Op | None = None
+    weak: bool = False
 
     @property
     def ok(self) -> bool:
@@ -154,7 +155,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         validators=_validators(exchange) if whole else (), sets=sets, asked=asked,
         fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
-        who=hash(tuple(v for name in _CREDENTIALS for v in all_fields(exchange.request.fields, name))),
+        who=hash(requester(exchange.request.fields)),
         said=said, about=tables.named(exchange.request.target), condition=_field(exchange.request.fields, b"if-match"),
         tag=_field(response.fields, b"etag") if response is not None else "",
         once=_field(exchange.request.fields, b"idempotency-key"),

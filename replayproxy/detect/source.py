@@ -13,6 +13,7 @@ from replayproxy.detect.finding import Finding
 from replayproxy.detect.nondeterminism import Ahead
 from replayproxy.detect.ops import Effect, Op, op_of
 from replayproxy.detect.reference import Group, group_of
+from replayproxy.detect.revalidated import Stand
 from replayproxy.detect.spans import Span, span_of
 from replayproxy.detect.states import Series, States, listing_of, records, seconds, series_of, starts, usable, whole
 from replayproxy.detect.verdicts import failed
@@ -113,6 +114,7 @@ class Extract:
     snapshots: Sequence[Snapshot]
     probes: Sequence[Op] = ()  # reads that no agent asked for
     paths: frozenset[str] = field(default_factory=frozenset)  # environments whose state no snapshot shows
+    stands: Mapping[int, Stand] = field(default_factory=dict)  # what its answers 304 say is current
 
     @property
     def span(self) -> Span:

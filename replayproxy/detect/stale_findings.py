@@ -133,6 +133,8 @@ def _witnesses(run: str, evidence: Evidence) -> Iterator[Witness]:
         yield _witness(run, stale.writer, "write", stale.current)
     elif token is not None and token.newest.op is not None:
         yield _witness(run, token.newest.op, "witness", token.newest.value)
+    if sight.op.again is not None:
+        yield _witness(run, sight.op.again, "witness", sight.value, sight.pointer)
     yield _witness(run, sight.op, "read", sight.value, sight.pointer)
     if evidence.agrees and evidence.bracket is not None:
         yield _witness(run, evidence.bracket.again, "witness", sight.value, sight.pointer)
@@ -176,7 +178,8 @@ def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> W
 
 def _title(stale: Stale, late: float) -> str:
     by = f"missed {stale.writer.method} {stale.writer.target}" if stale.writer else "missed a change of the state"
-    return f"{stale.sight.op.target} was at least {late:.3f} s out of date, {by}"
+    what = f"the 304 for {stale.sight.op.target}" if stale.sight.op.again is not None else stale.sight.op.target
+    return f"{what} was at least {late:.3f} s out of date, {by}"
 
 
 def _snapshots(run: str, evidence: Evidence) -> tuple[str, ...]:

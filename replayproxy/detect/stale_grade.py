@@ -61,6 +61,8 @@ def evidence_of(
 
 def grade_of(evidence: Evidence) -> tuple[Grade, str]:
     """The grade, and what keeps it from being proven."""
+    if evidence.stale.sight.op.weak:
+        return Grade.SUSPECTED, "the 304 speaks of a weak validator, which may stay when a change does not matter"
     if evidence.against is not None:
         return Grade.SUSPECTED, f"{evidence.against.key.name} contradicts it: the read shows the newest that was seen"
     if evidence.token is not None or evidence.agrees:
@@ -94,6 +96,8 @@ def assumptions(evidence: Evidence) -> Iterator[str]:
     if token is not None:
         rises = evidence.tokens.rises(token.key)
         yield f"{token.key.name} never goes back: it rose at each of {rises} changes in this recording"
+    if sight.op.again is not None:
+        yield f"a 304 says that what #{sight.op.again.seq} showed is current, as RFC 9110 has it"
     if timeline.shows(sight.row):
         yield (
             f"snapshots show the system of record, each row at one instant; {timeline.explained} of "
@@ -118,8 +122,11 @@ def ruled_out(evidence: Evidence) -> Iterator[str]:
         yield f"another write of the value that was read: none of {others} can have set it so late ({known})"
     if evidence.agrees and evidence.bracket is not None:
         yield f"a change in between: asked again as #{evidence.bracket.again.seq}, the state the same before and after"
+    again = stale.sight.op.again
+    if again is not None:
+        yield f"another representation: the reader was given but one under that validator, in #{again.seq}"
     if not stale.sight.op.fresh_for:
-        yield "a declared cache: no Age, Cache-Status or max-age, and the answer is no 304"
+        yield "a declared cache: no Age, Cache-Status or max-age"
     elif stale.verdict.delta > stale.sight.op.fresh_for * 1e9:
         yield f"a declared cache: it may be {stale.sight.op.fresh_for:g} s old, and is older"
     else:

@@ -68,7 +68,8 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     result = Judged()
     reads = [op for op in own if op.reads and not op.is_probe]
     if timeline.shots:
-        learn(timeline, reads, agreement)
+        # A 304 shows no value: whether a member is a column is learned from what was shown.
+        learn(timeline, [op for op in reads if op.again is None], agreement)
     tokens.learn(timeline, own, episode)
     effects = _effects(timeline)
     rows = {row for row, _ in effects} | {change.row for change in timeline.changes}

@@ -6,17 +6,19 @@ made which value, for the judgements that look across episodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from replayproxy.core.canaries import planted
-from replayproxy.core.values import UNATTRIBUTED
+from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Trace
 from replayproxy.detect import stale_findings
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import Finding
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
 from replayproxy.detect.race import Races, declared
+from replayproxy.detect.representations import Spells
+from replayproxy.detect.revalidated import Stand, as_readings, stands
 from replayproxy.detect.source import Extract, Extractor, Source, Summary, instance_of
 from replayproxy.detect.spans import Span, in_time, span_of
 from replayproxy.detect.stale_grade import doubt_of
@@ -24,6 +26,7 @@ from replayproxy.detect.stale_read import Judged, Stale, look
 from replayproxy.detect.states import Series, States, records
 from replayproxy.detect.timeline import Shot, Timeline
 from replayproxy.detect.tokens import Tokens
+from replayproxy.detect.validator_pairs import ValidatorPairs
 from replayproxy.detect.views import Views
 from replayproxy.detect.written import Ledger
 
@@ -54,6 +57,7 @@ class Swept:
     ledger: Ledger = field(default_factory=Ledger)
     provenance: Provenance = field(default_factory=Provenance)
     races: Races = field(default_factory=lambda: Races(""))
+    validators: ValidatorPairs = field(default_factory=ValidatorPairs)
 
     def stale_reads(self, run: str) -> Iterator[Finding]:
         """What is left of the stale reads now that all is known of the members of answers."""
@@ -77,18 +81,24 @@ class Sweep:
         self._live: list[Extract] = []
         self._waiting: list[Extract] = []
         self._bucket: list[Op] | None = None
-        self.swept = Swept(races=Races(source.run.name, declared(source.run)))
+        self._resets = [e for e in source.bucket.exchanges if e.is_reset] if source.bucket is not None else []
+        self.swept = Swept(
+            races=Races(source.run.name, declared(source.run)),
+            validators=ValidatorPairs(rules=source.rules, today=source.today),
+        )
 
     def run(self) -> Swept:
         run, provenance = self._source.run, self.swept.provenance
         by_name = {episode.name: episode for episode in self._source.episodes}
         if self._source.bucket is not None:
             provenance.add(run, UNATTRIBUTED, self._source.bucket.exchanges, Views(), judged=False)
-        for span in in_time(span_of(run, episode) for episode in by_name.values()):
+        spans = list(in_time(span_of(run, episode) for episode in by_name.values()))
+        for number, span in enumerate(spans):
             self._pass(span)
             trace = self._source.trace(by_name[span.name])
             views = Views()
             extract = self._extractor.extract(trace, views)
+            extract = replace(extract, stands=self._validators(trace, spans, number, views))
             self.swept.summaries[span.name] = extract.summary
             self._offer(extract.summary)
             provenance.plant(span.name, planted(trace.events))
@@ -98,6 +108,16 @@ class Sweep:
         for extract in self._waiting:
             self._judge(extract)
         return self.swept
+
+    def _validators(self, trace: Trace, spans: Sequence[Span], number: int, views: Views) -> dict[int, Stand]:
+        """Looks for violated validators; what the answers 304 speak of."""
+        run, name, span = self._source.run, trace.episode.name, spans[number]
+        began = list(_beginnings(spans, number))
+        meanwhile = [e for e in self._resets if span.opened <= (e.times.up_end or e.times.head) <= span.ended]
+        spells = Spells((*trace.exchanges, *meanwhile), began)
+        if trace.episode.state is EpisodeState.SEALED:
+            self.swept.validators.look(run.name, name, trace.exchanges, spells, views, alone=not began)
+        return stands(trace.exchanges, spells, views)
 
     def _offer(self, summary: Summary) -> None:
         """It may have siblings to be compared with, which can be done meanwhile."""
@@ -134,7 +154,7 @@ class Sweep:
     def _judge_state(self, extract: Extract, series: Series) -> str:
         """Why nothing can be said about stale reads of this state; "" when it was looked into."""
         timeline, own = self._timeline(extract, series)
-        seen = [*own, *(op for op in extract.probes if op.env in series.envs)]
+        seen = as_readings([*own, *(op for op in extract.probes if op.env in series.envs)], extract.stands)
         judged = look(timeline, seen, self.swept.agreement, self.swept.tokens, extract.summary.name)
         first = next((s for s in extract.snapshots if s.name == series.name), None)
         instance = instance_of(extract.span, series, first)
@@ -188,6 +208,16 @@ class Sweep:
             # Nobody says what these were about, nor on which instance: each may have set anything.
             self._bucket = [replace(op, place=None, sets={}) for op in found if op.effect is not Effect.NONE]
         return self._bucket
+
+
+def _beginnings(spans: Sequence[Span], number: int) -> Iterator[int]:
+    """When other episodes began on an instance of an episode while it ran: each may have reset it."""
+    own = spans[number]
+    for other in spans[number + 1 :]:
+        if own.before(other):
+            return
+        if own.overlaps(other) and own.shares(other, own.instances):
+            yield other.opened
 
 
 def _apart(extract: Extract, series: Series) -> bool:

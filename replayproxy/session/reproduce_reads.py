@@ -7,7 +7,9 @@ from typing import Any
 
 from replayproxy.core.plans import only
 from replayproxy.core.schedule import ended_at, sent_at
+from replayproxy.detect import validator_pairs
 from replayproxy.detect.finding import plain
+from replayproxy.detect.views import Views
 from replayproxy.detect.volatility import LOW
 from replayproxy.errors import CannotJudge
 from replayproxy.session.bounds import bound_text
@@ -103,6 +105,8 @@ def _stale(case: Case, one: Repetition, read: Point, write: Point | None) -> str
 
 async def nondeterminism(case: Case) -> Came:
     """Whether equal starts and equal requests are answered in several ways again."""
+    if case.finding.get("sub") == validator_pairs.SUB:
+        return await _validator(case)
     read = _read(case)
     session, found = await _repetitions(case, read.seq)
     groups = classes(found, lambda a, b: not differ(session, a, b, read.seq))
@@ -127,6 +131,33 @@ async def nondeterminism(case: Case) -> Came:
         verdict=SHOWN if k else NOT_SHOWN, k=k, n=n, told=where, confirmed=k > 0 and not over and not low,
         reasons=tuple(reasons), evidence={"outcomes": _outcomes(groups, read)},
         blame_reason="from one start the same requests were answered in several ways" if k else "",
+    )  # fmt: skip
+
+
+async def _validator(case: Case) -> Came:
+    """Whether one validator names two bodies again."""
+    read, first = _read(case), case.point("witness")
+    if first is None:
+        raise CannotJudge("the finding names no two answers")
+    _, found = await _repetitions(case, read.seq)
+    pairs = [(answered(one, first.seq), answered(one, read.seq)) for one in found]
+    whole = [(a, b) for a, b in pairs if a and b and validator_pairs.name_of(a) and validator_pairs.name_of(b)]
+    shown = [validator_pairs.differing(a, b, views=Views(), rules=case.rules) for a, b in whole]
+    again = [one for one in shown if one is not None]
+    k, n = len(again), len(whole)
+    lost = len(pairs) - n
+    reasons = [f"{lost} of {len(pairs)} times an answer or its validator did not come"] if lost else []
+    if not n:
+        return Came(
+            verdict=UNDECIDED, k=0, n=0, told=f"0 of {len(pairs)} times it could be seen", reasons=tuple(reasons)
+        )
+    sure = any(not one.doubt for one in again)
+    if not sure:
+        reasons.append(f"{again[0].doubt} cannot be said" if again else bound_text(n))
+    return Came(
+        verdict=SHOWN if k else NOT_SHOWN, k=k, n=n, told=f"one validator, two bodies again {k}/{n}", confirmed=sure,
+        reasons=tuple(reasons), evidence={"validators": [one.name.text for one in again]},
+        blame_reason="it gave two bodies one name" if k else "",
     )  # fmt: skip
 
 

@@ -33,7 +33,8 @@ class Desk:
     `leaky`: the reset forgets the notes. `hidden`: the last note is kept in memory too, and no reset nor restore knows
     of it; `hidden edit`: so is the last edited one; `ages`: that is gone with the second reset; `moody`: only every
     other note is kept; `counted`: only whether there is one is shown. `stale`: a deal is answered from a cache that a
-    write does not clear.
+    write does not clear. `one tag`: a deal bears one ETag, whatever it holds; `unchanged`: its ETag is right, and who
+    names the first one is always told that it has not changed.
 
     `random`: a score without a seed; `seeded`: one whose seed `PUT /seed` sets; `clock`: one that hangs on the clock,
     which `PUT /clock` sets; `crowded`: who comes while another is served gets another one; `hurried`: so does who
@@ -108,7 +109,10 @@ class Desk:
         if not found:
             return web.json_response({"error": "no such deal"}, status=404)
         self.cache[key] = dict(zip(("id", "name", "stage"), found[0], strict=True))
-        return web.json_response(self.cache[key])
+        tag = '"1"' if "one tag" in self.faults else f'"{self.cache[key]["stage"]}"'
+        if "unchanged" in self.faults and request.headers.get("If-None-Match") == '"lead"':
+            return web.Response(status=304, headers={"ETag": '"lead"'})
+        return web.json_response(self.cache[key], headers={"ETag": tag} if self.faults else None)
 
     async def change(self, request: web.Request) -> web.Response:
         key, told = request.match_info["id"], await request.json()
