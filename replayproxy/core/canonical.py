@@ -50,6 +50,14 @@ def all_fields(fields: Fields, name: bytes) -> tuple[bytes, ...]:
     return tuple(value for key, value in fields if key.lower() == wanted)
 
 
+def by_name(fields: Fields) -> dict[bytes, list[bytes]]:
+    """Every value of every header field, by lower-case name: one pass for whoever looks at several."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
 def media_type(fields: Fields) -> bytes:
     """The media type in lower case without parameters; b"" when there is none."""
     return (field(fields, b"content-type") or b"").partition(b";")[0].strip().lower()

@@ -9,13 +9,13 @@ drops only a pair that has not agreed in two different values, because a member 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SETTLED_NS = 5_000_000_000
 """A disagreement counts against a pair only this long after the last write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(NamedTuple):
     """A member of the answers of one kind of request, and the column that it should be. `query`: the names asked."""
 
     env: str

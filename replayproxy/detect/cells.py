@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from replayproxy.core import jsonvalue
@@ -29,8 +29,7 @@ _PAST = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A row's name: its table as the state calls it, and its key."""
 
     table: str
@@ -63,7 +62,12 @@ class Shown:
     listed: bool  # one of several in a list
 
     def pointer(self, column: str) -> str:
-        return self.at + jsonvalue.pointer(column)
+        return self.at + _below(column)
+
+
+@lru_cache(maxsize=4096)
+def _below(column: str) -> str:
+    return jsonvalue.pointer(column)
 
 
 class Tables:

@@ -9,18 +9,17 @@ nobody is known to have written give UNKNOWN, never a finding.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 NEVER = 1 << 63
 ALWAYS = -(1 << 63)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(NamedTuple):
     """A write of the register with its value. `ref` is the caller's; None marks the version found at the beginning."""
 
     inv: int
@@ -37,8 +36,7 @@ class Blind:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """A read and the value it returned."""
 
     fwd: int
@@ -75,8 +73,7 @@ class State(Enum):
     UNKNOWN = "unknown"  # nobody is known to have written the value, or the evidence contradicts itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """`delta`: a guaranteed lower bound, in ns, on how long the value had been overwritten when the read began.
     `by`: the version that overwrote it, or the index of the snapshot that showed it gone. `newer`: how many versions,
     at least, came after the last that the value can be from, and had taken effect before the read. `earliest`: when
@@ -99,6 +96,17 @@ def judge(history: History) -> list[Verdict]:
     return [register.verdict(reading) for reading in history.readings]
 
 
+class _Gone(NamedTuple):
+    """What is known of a value as a read returned it: the versions that can have given it were established by `last`,
+    and all of them gone by `instant`."""
+
+    last: int
+    instant: int
+    by: Version | None
+    by_snapshot: int | None
+    earliest: int
+
+
 class _Register:
     def __init__(self, history: History) -> None:
         self.line = history.line
@@ -116,6 +124,7 @@ class _Register:
         self.established = [version.end for version in self.versions]
         self._sightings(history.readings)
         self._index_killers()
+        self._known: dict[tuple[str, int, int], _Gone] = {}
 
     def _index_blind(self, blind: Sequence[Blind]) -> None:
         ordered = sorted(blind, key=lambda write: write.inv)
@@ -134,9 +143,9 @@ class _Register:
     def _sighted(self, value: str, end: int) -> None:
         if bisect_right(self.blind_invs, end):
             return
-        possible = [index for index in self.writers.get(value, ()) if self.invs[index] <= end]
-        if len(possible) == 1:
-            self.established[possible[0]] = min(self.established[possible[0]], end)
+        writers = self.writers.get(value, ())
+        if writers and bisect_left(writers, bisect_right(self.invs, end)) == 1:
+            self.established[writers[0]] = min(self.established[writers[0]], end)
 
     def _index_killers(self) -> None:
         """`killer[i]`: of the versions from i on, the one that was established first."""
@@ -172,23 +181,35 @@ class _Register:
         return self._run_starts[run + 1] if run + 1 < len(self.runs) else None
 
     def verdict(self, reading: Reading) -> Verdict:
-        possible = [i for i in self.writers.get(reading.value, ()) if self.invs[i] <= reading.up_end]
-        if not possible:
+        gone = self._gone(reading.value, reading.up_end)
+        if gone is None:
             return Verdict(reading=reading, state=State.UNKNOWN)
-        last = max(self.established[i] for i in possible)
-        gone = self.overwritten(last, reading.value)
-        blind = bisect_right(self.blind_invs, reading.up_end)
-        if blind and self.blind_latest[blind - 1] > last:
-            # What overwrites the blind write that ended last has overwritten all of them.
-            last = self.blind_latest[blind - 1]
-            gone = self.overwritten(last, reading.value)
-        earliest = ALWAYS if blind else min(self.invs[i] for i in possible)
-        if gone[0] >= reading.fwd:
-            return Verdict(reading=reading, state=State.CURRENT, earliest=earliest)
+        if gone.instant >= reading.fwd:
+            return Verdict(reading=reading, state=State.CURRENT, earliest=gone.earliest)
         return Verdict(
-            reading=reading, state=State.STALE, delta=reading.fwd - gone[0], by=gone[1], by_snapshot=gone[2],
-            newer=self._newer(last, reading.fwd), earliest=earliest,
+            reading=reading, state=State.STALE, delta=reading.fwd - gone.instant, by=gone.by,
+            by_snapshot=gone.by_snapshot, newer=self._newer(gone.last, reading.fwd), earliest=gone.earliest,
         )  # fmt: skip
+
+    def _gone(self, value: str, until: int) -> _Gone | None:
+        """Of a value that was read by an instant; None: nobody can have written it. Most reads of a cell share it."""
+        writers = self.writers.get(value)
+        if writers is None:
+            return None
+        possible = bisect_left(writers, bisect_right(self.invs, until))
+        if not possible:
+            return None
+        blind = bisect_right(self.blind_invs, until)
+        found = self._known.get((value, possible, blind))
+        if found is None:
+            last = max(self.established[i] for i in writers[:possible])
+            if blind:
+                # What overwrites the blind write that ended last has overwritten all of them.
+                last = max(last, self.blind_latest[blind - 1])
+            earliest = ALWAYS if blind else self.invs[writers[0]]
+            found = _Gone(last, *self.overwritten(last, value), earliest)
+            self._known[value, possible, blind] = found
+        return found
 
     def _newer(self, last: int, before: int) -> int:
         """The versions that began after the instant `last` and were established before another. What a snapshot alone
@@ -214,8 +235,8 @@ class _Register:
 
     def _impossible(self, index: int) -> bool:
         value = self.runs[bisect_right(self._run_starts, index) - 1][1]
-        as_read = Reading(fwd=self.line.begun[index], up_end=self.line.done[index], value=value)
-        blind = bisect_right(self.blind_invs, as_read.up_end)
-        if not any(self.invs[i] <= as_read.up_end for i in self.writers.get(value, ())):
-            return blind == 0
-        return self.verdict(as_read).state is State.STALE
+        done = self.line.done[index]
+        gone = self._gone(value, done)
+        if gone is None:
+            return not bisect_right(self.blind_invs, done)
+        return gone.instant < self.line.begun[index]

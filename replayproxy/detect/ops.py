@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from replayproxy.core.canonical import Kind, View, all_fields
+from replayproxy.core.canonical import Kind, View, by_name
 from replayproxy.core.effects import acts_within, is_write
-from replayproxy.core.values import Exchange, Fields, Outcome, Run
+from replayproxy.core.values import Exchange, Outcome, Run
 from replayproxy.detect.cells import (
     PATHS,
     Place,
@@ -120,6 +120,8 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         end += round(within * 1e9)
     place = tables.place(exchange.request.target)
     response = exchange.response
+    asked_with = by_name(exchange.request.fields)
+    told_with = by_name(response.fields) if response is not None else {}
     whole = response is not None and exchange.outcome is Outcome.ANSWERED
     answer = views.of(response.fields, response.body) if response is not None and whole else None
     status = response.status if response is not None else None
@@ -152,18 +154,21 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         fwd=exchange.times.fwd if exchange.times.fwd is not None else exchange.times.head,
         end=NEVER if end is None or effect is Effect.OPEN else end,
         effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, echoed=echoed,
-        validators=_validators(exchange) if whole else (), sets=sets, asked=asked,
-        fresh_for=_fresh_for(exchange), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
+        validators=_validators(told_with) if whole else (), sets=sets, asked=asked,
+        fresh_for=_fresh_for(told_with), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
         who=hash(requester(exchange.request.fields)),
-        said=said, about=tables.named(exchange.request.target), condition=_field(exchange.request.fields, b"if-match"),
-        tag=_field(response.fields, b"etag") if response is not None else "",
-        once=_field(exchange.request.fields, b"idempotency-key"),
+        said=said, about=tables.named(exchange.request.target), condition=_field(asked_with, b"if-match"),
+        tag=_field(told_with, b"etag"), once=_field(asked_with, b"idempotency-key"),
     )  # fmt: skip
 
 
-def _field(fields: Fields, name: bytes) -> str:
-    return b", ".join(all_fields(fields, name)).decode("latin-1")
+type _Fields = Mapping[bytes, Sequence[bytes]]
+"""Header fields by lower-case name."""
+
+
+def _field(fields: _Fields, name: bytes) -> str:
+    return b", ".join(fields.get(name, ())).decode("latin-1")
 
 
 def _effect(exchange: Exchange, writes: bool, *, declared: bool) -> Effect:
@@ -211,25 +216,21 @@ def _sets(
     return {**sets, **{(one.row, PRESENCE): PRESENT for one in echoed if made or method == b"PUT"}}
 
 
-def _validators(exchange: Exchange) -> list[tuple[str, str]]:
-    fields = exchange.response.fields if exchange.response is not None else ()
-    found = [(name, all_fields(fields, name.lower().encode())) for name in ("ETag", "Last-Modified")]
+def _validators(fields: _Fields) -> list[tuple[str, str]]:
+    found = [(name, fields.get(name.lower().encode(), ())) for name in ("ETag", "Last-Modified")]
     return [(name, _text(values[0])) for name, values in found if len(values) == 1]
 
 
 _AGE = re.compile(rb"(?:^|[,\s])(?:s-maxage|max-age)\s*=\s*\"?(\d+)")
 
 
-def _fresh_for(exchange: Exchange) -> float:
-    if exchange.response is None:
-        return 0.0
-    fields = exchange.response.fields
-    if any(value.strip() not in (b"", b"0") for value in all_fields(fields, b"age")):
+def _fresh_for(fields: _Fields) -> float:
+    if any(value.strip() not in (b"", b"0") for value in fields.get(b"age", ())):
         return float("inf")
     if any(re.search(rb";\s*hit|\bHIT\b", value) for name in (b"cache-status", b"x-cache")
-           for value in all_fields(fields, name)):  # fmt: skip
+           for value in fields.get(name, ())):  # fmt: skip
         return float("inf")
-    control = b",".join(all_fields(fields, b"cache-control")).lower()
+    control = b",".join(fields.get(b"cache-control", ())).lower()
     if b"no-cache" in control or b"no-store" in control:
         return 0.0
     ages = [int(age) for age in _AGE.findall(control)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.cells import Row, Shown
@@ -14,8 +13,7 @@ from replayproxy.detect.ops import PRESENCE, PRESENT, Op
 from replayproxy.detect.timeline import Timeline, cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Sight(NamedTuple):
     """One cell in one answer. `pair` None: there is no state to compare with. `doubt`: what else it may mean."""
 
     op: Op

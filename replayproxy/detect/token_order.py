@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from replayproxy.detect.cells import Row, Shown
 from replayproxy.detect.history import ALWAYS, NEVER
@@ -22,8 +22,7 @@ RECENT = 64
 """Sightings of a row before a read that are looked at, the last ones: a token that rises is highest there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """A token that was seen: in [`begun`, `done`], by an operation or (`shot`) in a snapshot, with what else the row
     showed there."""
 
@@ -33,7 +32,7 @@ class Mark:
     rank: Rank
     op: Op | None = None
     shot: int | None = None
-    members: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +57,8 @@ class TokenOrder:
         self._tokens = tokens
         self._rows = set(rows)
         self._voids = _Voids(timeline)
+        self._columns: dict[tuple[str, str, str], Key | None] = {}
+        self._versions: dict[tuple[Row, str], list[Mark]] = {}
         self._marks: dict[tuple[object, str], list[Mark]] = defaultdict(list)
         seen = {(op.episode, op.seq): op for op in (*timeline.writes.all, *own)}
         for op in sorted(seen.values(), key=lambda op: op.end):
@@ -70,20 +71,28 @@ class TokenOrder:
         for one in (*op.rows, *op.echoed):
             if one.row in self._rows:
                 for name, value in one.members.items():
-                    found = rank(value)
-                    if found is not None and self._tokens.possible(key_of(self._timeline, op, one.row, name)):
+                    found = rank(value) if self._column(op, one.row, name) is not None else None
+                    if found is not None:
                         self._marks[one.row, name].append(_seen(op, value, found, one.members))
         for name, value in op.validators:
             found = rank(value)
             if found is not None and self._tokens.possible(header_key(op, name)):
                 self._marks[(op.target, op.who), name].append(_seen(op, value, found, {}))
 
+    def _column(self, op: Op, row: Row, name: str) -> Key | None:
+        """The token that a member of a row may turn out to be; None: it will not."""
+        at = (op.env if row.of_path else "", row.table, name)
+        if at not in self._columns:
+            key = key_of(self._timeline, op, row, name)
+            self._columns[at] = key if self._tokens.possible(key) else None
+        return self._columns[at]
+
     def of(self, op: Op, one: Shown) -> Iterator[Token]:
         """What the tokens in a row that a read showed say, and those of its headers if it shows that row alone."""
         for name, value in one.members.items():
-            shown = rank(value)
-            key = key_of(self._timeline, op, one.row, name)
-            if shown is not None and self._tokens.possible(key):
+            key = self._column(op, one.row, name)
+            shown = rank(value) if key is not None else None
+            if key is not None and shown is not None:
                 known = [*self._before(op, (one.row, name)), *self._snapshots(op, one.row, name)]
                 yield from self._judged(key, one.pointer(name), value, shown, known, self._voids.until(one.row, op))
         for name, value in op.validators if not one.listed else ():
@@ -100,17 +109,26 @@ class TokenOrder:
 
     def _snapshots(self, op: Op, row: Row, name: str) -> Iterator[Mark]:
         """The first snapshot of each version that was seen before the read, and the last one of all."""
-        line = self._timeline.line
-        contents = self._timeline.contents(row)
-        last = bisect_left(line.done, op.fwd) - 1
-        for index, content in [*contents[-RECENT:], *([(last, self._timeline.row_at(row, last))] if contents else [])]:
-            value = content.get(name) if isinstance(content, dict) else None
-            found = rank(value)
-            if found is not None and 0 <= index <= last:
-                yield Mark(
-                    begun=line.begun[index], done=line.done[index], value=value, rank=found, shot=index,
-                    members=content or {},
-                )  # fmt: skip
+        last = bisect_left(self._timeline.line.done, op.fwd) - 1
+        if last < 0:
+            return
+        versions = self._versions.get((row, name))
+        if versions is None:
+            contents = self._timeline.contents(row)[-RECENT:]
+            versions = [mark for index, content in contents for mark in self._in_snapshot(index, content, name)]
+            self._versions[row, name] = versions
+        yield from (mark for mark in versions if mark.shot is not None and mark.shot <= last)
+        if self._timeline.shows(row):
+            yield from self._in_snapshot(last, self._timeline.row_at(row, last), name)
+
+    def _in_snapshot(self, index: int, content: Any, name: str) -> Iterator[Mark]:
+        value = content.get(name) if isinstance(content, dict) else None
+        found = rank(value)
+        if found is not None:
+            line = self._timeline.line
+            yield Mark(
+                begun=line.begun[index], done=line.done[index], value=value, rank=found, shot=index, members=content
+            )
 
     def _judged(
         self, key: Key, pointer: str, value: Any, shown: Rank, known: Sequence[Mark], void: int

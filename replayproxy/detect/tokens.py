@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from replayproxy.core.templates import template_of
 from replayproxy.detect.cells import Row
@@ -36,8 +36,7 @@ _NUMBER = re.compile(r"\d{1,30}(?:\.\d{1,9})?\Z")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A token of one kind of row: a column of a table (or of a path's template), or a header of a path's template.
     `env`: the environment, or the name of the snapshots that show the table."""
 
@@ -47,8 +46,7 @@ class Key:
     header: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(NamedTuple):
     """A token's value as something that has an order. Numbers and times have none among each other."""
 
     instant: bool

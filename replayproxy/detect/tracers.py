@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from replayproxy.core import jsonvalue
-from replayproxy.core.canonical import Kind, View, all_fields, split_query, split_target
+from replayproxy.core.canonical import Kind, View, by_name, split_query, split_target
 from replayproxy.core.opaque import is_opaque
 from replayproxy.core.tokens import FRESH_BITS, bits
 from replayproxy.core.values import Exchange
@@ -189,8 +189,9 @@ def in_head(exchange: Exchange) -> Iterator[str]:
     yield from (token.value for token in of_text(path.decode("utf-8", "replace")))
     for _, value in split_query(query or b""):
         yield from (token.value for token in of_text((value or b"").decode("utf-8", "replace")))
+    fields = by_name(exchange.request.fields)
     for name in _HEADS:
-        for field_value in all_fields(exchange.request.fields, name):
+        for field_value in fields.get(name, ()):
             text = field_value.decode("utf-8", "replace")
             yield from in_text(text)
             for part in re.split(r"[;,\s=]+", text):

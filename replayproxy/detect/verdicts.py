@@ -88,6 +88,8 @@ def failed(exchanges: Sequence[Exchange]) -> list[int]:
         if exchange.is_probe or exchange.outcome is Outcome.LOCAL:
             continue
         lost = exchange.outcome in _LOST or (exchange.response is not None and exchange.response.status >= 500)
+        if not lost and not open_failures:
+            continue
         key = exchange.lane, request_key(exchange.env, exchange.request)
         if lost:
             open_failures.setdefault(key, exchange.seq)
