@@ -100,14 +100,20 @@ class Kind(StrEnum):
     BYTES = "bytes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A body as judgements see it. `value`: the JSON tree, the form's pairs, or the decoded bytes; `key` equal
-    exactly when two views are one value."""
+    exactly when two views are one value. Most views are only read, so their key is made when it is asked for."""
 
-    kind: Kind
-    value: Any
-    key: bytes
+    __slots__ = ("_key", "kind", "value")
+
+    def __init__(self, *, kind: Kind, value: Any, key: bytes | Callable[[], bytes]) -> None:
+        self.kind, self.value, self._key = kind, value, key
+
+    @property
+    def key(self) -> bytes:
+        if not isinstance(self._key, bytes):
+            self._key = self._key()
+        return self._key
 
 
 def split_query(raw: bytes) -> tuple[tuple[bytes, bytes | None], ...]:
@@ -149,9 +155,11 @@ def view(fields: Fields, body: Body | None) -> View:
 def _json_view(_: Fields, data: bytes) -> View | None:
     try:
         tree = jsonvalue.parse(data)
-        return View(kind=Kind.JSON, value=tree, key=b"json:" + digest(jsonvalue.canonical(tree)))
+        if data.count(b"{") + data.count(b"[") > jsonvalue.MAX_DEPTH:
+            jsonvalue.canonical(tree)  # refuses what nests too deeply
     except jsonvalue.NotJson:
         return None  # a body that is not what its header says is compared as bytes
+    return View(kind=Kind.JSON, value=tree, key=lambda: b"json:" + digest(jsonvalue.canonical(tree)))
 
 
 def _form_view(_: Fields, data: bytes) -> View:

@@ -102,13 +102,13 @@ def _write(value: Any, out: list[str], depth: int) -> None:
         out.append("false")
     elif isinstance(value, str):
         out.append(_quote(value))
-    elif isinstance(value, int | Decimal):
+    elif isinstance(value, (int, Decimal)):
         out.append(number_text(value))
     elif isinstance(value, float):
         out.append(number_text(Decimal(repr(value))))
     elif isinstance(value, dict):
         _write_members(value, out, depth)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         out.append("[")
         for index, item in enumerate(value):
             if index:

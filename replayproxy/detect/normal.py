@@ -20,16 +20,16 @@ LONGEST_NUMBER = 40
 
 def normal(value: Any) -> str:
     """Equal texts for values that are one to people."""
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, bool):
         return "1" if value else "0"
     if value is None:
         return "null"
-    if isinstance(value, int | Decimal):
+    if isinstance(value, (int, Decimal)):
         return jsonvalue.number_text(value)
     if isinstance(value, float):
         return jsonvalue.number_text(Decimal(repr(value)))
-    if isinstance(value, str):
-        return _text(value)
     return "=" + jsonvalue.canonical(value).decode("utf-8", "replace")
 
 

@@ -31,20 +31,24 @@ class Sight(NamedTuple):
 
 def pair_of(op: Op, one: Shown, column: str) -> Pair:
     """The member of an answer that should be this column."""
-    at = one.at.rpartition("/")[0] + "/*" if one.listed else one.at
-    return Pair(env=op.env, table=one.row.table, pointer=at, column=column, query=op.query)
+    return Pair(op.env, one.row.table, _kind_of_place(one), column, op.query)
+
+
+def _kind_of_place(one: Shown) -> str:
+    return one.at.rpartition("/")[0] + "/*" if one.listed else one.at
 
 
 def learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> None:
     """Compares what reads showed with the snapshot beside them, where nobody wrote meanwhile."""
     for op in reads:
         near = list(timeline.near(op.fwd, op.end))
-        for one in op.rows:
-            for index in near if timeline.shows(one.row) else ():
+        still = [index for index in near if timeline.still(op.fwd, op.end, index)]
+        for one in op.rows if still else ():
+            for index in still if timeline.shows(one.row) else ():
                 if timeline.quiet(one.row, op.fwd, op.end, index):
                     _compare(timeline, op, one, index, agreement)
                     break
-        _complete(timeline, op, near, agreement)
+        _complete(timeline, op, still, agreement)
 
 
 def _complete(timeline: Timeline, op: Op, near: Sequence[int], agreement: Agreement) -> None:
@@ -61,15 +65,15 @@ def _complete(timeline: Timeline, op: Op, near: Sequence[int], agreement: Agreem
 
 def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agreement) -> None:
     content = timeline.row_at(one.row, index)
-    since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
-    shown = {PRESENCE: PRESENT}
-    if isinstance(content, dict):
-        shown |= {column: normal(value) for column, value in one.members.items() if column in content}
-    for column, value in shown.items():
-        pair = pair_of(op, one, column)
+    held = content if isinstance(content, dict) else {}
+    shown = [(column, normal(value)) for column, value in one.members.items() if column in held and column != PRESENCE]
+    table, place = one.row.table, _kind_of_place(one)
+    for column, value in [(PRESENCE, PRESENT), *shown]:
+        pair = Pair(op.env, table, place, column, op.query)
         if value == cell(content, column):
             agreement.agree(pair, value)
         else:
+            since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
             before = {held for at, held in timeline.values(one.row, column) if at <= index}
             agreement.disagree(pair, since_write=since, earlier=value in before)
 

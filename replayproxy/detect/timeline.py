@@ -216,11 +216,15 @@ class Timeline:
         if after < len(self.shots):
             yield after
 
+    def still(self, begin: int, end: int, index: int) -> bool:
+        """Whether no write that ended ran between the interval and the snapshot, nor during either."""
+        return not self.writes.within(min(begin, self.line.begun[index]), max(end, self.line.done[index]))
+
     def quiet(self, row: Row, begin: int, end: int, index: int) -> bool:
         """Whether nothing was written between the interval and the snapshot, nor during either."""
-        first = min(begin, self.line.begun[index])
-        last = max(end, self.line.done[index])
-        return not self.writes.within(first, last) and not self.writes.floating_on(row, last)
+        if self.writes.floating and self.writes.floating_on(row, max(end, self.line.done[index])):
+            return False
+        return self.still(begin, end, index)
 
     # How far the writes explain the state
 

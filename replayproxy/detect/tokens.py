@@ -73,9 +73,10 @@ def _rank_of_text(text: str) -> Rank | None:
 
 def rank(value: Any) -> Rank | None:
     """The order of a version, a validator or a time; None for what has none."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+    if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
         return None
-    return _rank_of_text(str(value)) if len(str(value)) <= 64 else None
+    text = str(value)
+    return _rank_of_text(text) if len(text) <= 64 else None
 
 
 def later(a: Rank | None, b: Rank | None) -> bool:
