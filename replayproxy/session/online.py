@@ -11,6 +11,7 @@ import json
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,20 @@ class Verdicts:
             return unjudged(episode.name, f"the episode is {episode.state}")
         if episode.name in self._kept:
             return self._kept[episode.name]
+        there = await self._there()
+        if episode.name in self._kept:
+            return self._kept[episode.name]
+        # From here on nothing is awaited: of two that ask at once, the second one finds what the first one asked.
         waiting = next((n for n, name in self._final.items() if name == episode.name), None)
-        if waiting is None:
-            waiting = await self._ask(episode.name, open_names, None)
-            if waiting is not None:
-                self._final[waiting] = episode.name
+        if waiting is None and there:
+            waiting = self._ask(episode.name, open_names, None)
+            self._final[waiting] = episode.name
         return await self._answer(episode.name, waiting)
 
     async def so_far(self, name: str, open_names: Iterable[str], as_of: int) -> dict[str, Any]:
         """The verdict on an open episode, on what was over at `as_of` (ns) and is on disk."""
-        return await self._answer(name, await self._ask(name, open_names, as_of))
+        there = await self._there()
+        return await self._answer(name, self._ask(name, open_names, as_of) if there else None)
 
     def sealed(self, name: str) -> None:
         """Later episodes are judged with this one."""
@@ -101,11 +106,13 @@ class Verdicts:
 
     # -- the process ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, name: str, open_names: Iterable[str], as_of: int | None) -> int | None:
-        """The number of the question; None: there is nobody to ask."""
+    async def _there(self) -> bool:
+        """Whether there is a process to ask; it is started where there is none."""
         async with self._starting:
-            if self._process is None and not await self._start():
-                return None
+            return self._process is not None or await self._start()
+
+    def _ask(self, name: str, open_names: Iterable[str], as_of: int | None) -> int:
+        """The number of the question."""
         self._number += 1
         self._asked[self._number] = asyncio.get_running_loop().create_future()
         self._send({"do": "judge", "id": self._number, "episode": name, "open": [*open_names], "as_of": as_of})
@@ -140,9 +147,14 @@ class Verdicts:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        while line := await process.stdout.readline():
-            told = json.loads(line)
-            self._told(told.get("id"), told)
+        try:
+            while line := await process.stdout.readline():
+                told = json.loads(line)
+                self._told(told.get("id"), told)
+        except (ValueError, AttributeError):
+            # It says what is no answer, or a longer one than is held: there is no going on with it.
+            with suppress(ProcessLookupError):
+                process.kill()
         if self._process is process:
             self._process = None
         await process.wait()

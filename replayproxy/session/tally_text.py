@@ -54,7 +54,7 @@ def _verdict_lines(tally: Tally) -> list[str]:
     out = []
     if tally.verdicts:
         told = "   ".join(f"{word} {tally.verdicts[word]:,}" for word in ("clean", "suspect", "poisoned", "unknown"))
-        out.append(f"  verdicts so far   {told}   of {count(tally.verdicts.total(), 'episode')} ended by the API")
+        out.append(f"  verdicts so far   {told}   of {count(tally.verdicts.total(), 'episode')} judged")
     if tally.stopped:
         names = ", ".join(tally.stopped[:3]) + (", .." if len(tally.stopped) > 3 else "")
         out.append(f"  stopped by --fail-fast   {len(tally.stopped):,}: {names}")

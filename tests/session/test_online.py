@@ -256,3 +256,30 @@ async def test_what_the_config_silences_poisons_nothing_while_recording_either(t
             await bench.ask(url + "/deals")
             told.append((await bench.api("POST", "/victim/end"))["verdict"])
     assert told == ["poisoned", "clean"]
+
+
+async def test_two_that_ask_at_once_ask_once(tmp_path: Path) -> None:
+    code = (
+        "import json, sys\n"
+        "sys.stdin.readline()\n"
+        "for line in sys.stdin:\n"
+        "    told = {'verdict': 'clean', 'episode': 'e'}\n"
+        "    print(json.dumps({'id': json.loads(line)['id'], 'verdict': told}), flush=True)\n"
+    )
+    counted: list[Any] = []
+    verdicts = Verdicts(
+        store=tmp_path, run="r", config=None, program=(sys.executable, "-c", code), on_told=counted.append
+    )
+    told = await asyncio.gather(*(verdicts.of_sealed(SEALED) for _ in range(5)))
+    assert [one["verdict"] for one in told] == ["clean"] * 5
+    assert len(counted) == 1
+    await verdicts.close()
+
+
+@pytest.mark.parametrize("said", ["no JSON", "[1]", "{}\nx"])
+async def test_a_process_that_says_nonsense_is_ended(tmp_path: Path, said: str) -> None:
+    code = f"import sys, time; sys.stdin.readline(); print({said!r}, flush=True); time.sleep(600)"
+    verdicts = process(tmp_path, code)
+    told = await verdicts.of_sealed(SEALED)
+    assert told["coverage"]["not_checked"]["race"] == online.GONE
+    await verdicts.close()
