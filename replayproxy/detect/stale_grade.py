@@ -65,8 +65,10 @@ def grade_of(evidence: Evidence) -> tuple[Grade, str]:
         return Grade.SUSPECTED, "the 304 speaks of a weak validator, which may stay when a change does not matter"
     if evidence.against is not None:
         return Grade.SUSPECTED, f"{evidence.against.key.name} contradicts it: the read shows the newest that was seen"
-    if evidence.token is not None or evidence.agrees:
+    if evidence.agrees or (evidence.token is not None and evidence.token.sure):
         return Grade.PROVEN, ""
+    if evidence.stale.by_token:
+        return Grade.SUSPECTED, "only another read showed the later version: one of the two is out of date"
     doubt = doubt_of(evidence.timeline, evidence.stale)
     return (Grade.SUSPECTED, doubt) if doubt else (Grade.PROVEN, "")
 
@@ -112,7 +114,7 @@ def assumptions(evidence: Evidence) -> Iterator[str]:
 def ruled_out(evidence: Evidence) -> Iterator[str]:
     timeline, stale = evidence.timeline, evidence.stale
     yield "overlap of the read with the write: none"
-    if evidence.token is not None:
+    if evidence.token is not None and evidence.token.sure:
         newest = evidence.token.newest.value
         yield f"a writer that nobody recorded: {evidence.token.key.name} had been {newest} before the read began"
     else:

@@ -1,5 +1,10 @@
 """What a version token says of one read: it is out of date if a later token was seen before the read began.
 
+A token orders only writes that did not overlap. Two of them may each take their time (or draw their number) and then
+wait for the row: the one that commits last has the earlier token. So a later token counts only if what it stands for
+came surely after the version that the read shows: after that one had been seen, the other's write began, or a snapshot
+was begun that shows it. If only another read showed it, one of the two is out of date, and it is not proven which.
+
 Whatever may have put a row back to an earlier version ends what earlier sightings say: a reset, a deletion, a write
 whose effect nobody knows. A snapshot after it counts anew.
 """
@@ -24,7 +29,7 @@ RECENT = 64
 
 class Mark(NamedTuple):
     """A token that was seen: in [`begun`, `done`], by an operation or (`shot`) in a snapshot, with what else the row
-    showed there."""
+    showed there. `made`: in the answer of the write that gave it to the row."""
 
     begun: int
     done: int
@@ -33,12 +38,19 @@ class Mark(NamedTuple):
     op: Op | None = None
     shot: int | None = None
     members: Mapping[str, Any] = {}
+    made: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether no cache stood before it."""
+        return self.made or self.shot is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What a read's token says. `old`: `newest`, which is later than `shown`, was seen before the read began; a later
-    one than `shown` had been seen by `since`, `newer` different ones in all. Not old: `newest` equals it."""
+    """What a read's token says. `old`: `newest`, which is later than `shown` and came surely after it, was seen before
+    the read began; such a one had been seen by `since`, `newer` different ones in all. `sure`: not by reads alone.
+    Not old: `newest` equals it."""
 
     key: Key
     pointer: str
@@ -47,6 +59,7 @@ class Token:
     since: int
     old: bool
     newer: int = 0
+    sure: bool = True
 
 
 class TokenOrder:
@@ -60,6 +73,8 @@ class TokenOrder:
         self._columns: dict[tuple[str, str, str], Key | None] = {}
         self._versions: dict[tuple[Row, str], list[Mark]] = {}
         self._marks: dict[tuple[object, str], list[Mark]] = defaultdict(list)
+        self._by: dict[tuple[object, str], dict[Rank, int]] = defaultdict(dict)  # when each was first seen
+        self._shown: dict[tuple[object, str], dict[Rank, int]] = {}  # the same, snapshots included
         seen = {(op.episode, op.seq): op for op in (*timeline.writes.all, *own)}
         for op in sorted(seen.values(), key=lambda op: op.end):
             if not op.is_probe:
@@ -73,11 +88,16 @@ class TokenOrder:
                 for name, value in one.members.items():
                     found = rank(value) if self._column(op, one.row, name) is not None else None
                     if found is not None:
-                        self._marks[one.row, name].append(_seen(op, value, found, one.members))
+                        self._add((one.row, name), _seen(op, value, found, one.members, made=_wrote(op, one.row)))
         for name, value in op.validators:
             found = rank(value)
             if found is not None and self._tokens.possible(header_key(op, name)):
-                self._marks[(op.target, op.who), name].append(_seen(op, value, found, {}))
+                made = op.effect is Effect.DONE
+                self._add(((op.target, op.who), name), _seen(op, value, found, {}, made=made))
+
+    def _add(self, subject: tuple[object, str], mark: Mark) -> None:
+        self._marks[subject].append(mark)
+        self._by[subject].setdefault(mark.rank, mark.done)
 
     def _column(self, op: Op, row: Row, name: str) -> Key | None:
         """The token that a member of a row may turn out to be; None: it will not."""
@@ -94,13 +114,25 @@ class TokenOrder:
             shown = rank(value) if key is not None else None
             if key is not None and shown is not None:
                 known = [*self._before(op, (one.row, name)), *self._snapshots(op, one.row, name)]
-                yield from self._judged(key, one.pointer(name), value, shown, known, self._voids.until(one.row, op))
+                void, first = self._voids.until(one.row, op), self._first(one.row, name)
+                yield from self._judged(key, one.pointer(name), value, shown, known, void, first)
         for name, value in op.validators if not one.listed else ():
             shown = rank(value)
             if shown is not None and self._tokens.possible(header_key(op, name)):
-                known = list(self._before(op, ((op.target, op.who), name)))
-                void = self._voids.until(one.row, op)
-                yield from self._judged(header_key(op, name), "", value, shown, known, void)
+                subject = (op.target, op.who), name
+                marks, void = self._before(op, subject), self._voids.until(one.row, op)
+                yield from self._judged(header_key(op, name), "", value, shown, marks, void, self._by[subject])
+
+    def _first(self, row: Row, name: str) -> Mapping[Rank, int]:
+        """An instant by which each version of the row had been committed, by its token: when it was first seen."""
+        subject = row, name
+        if subject not in self._shown:
+            found = self._shown[subject] = self._by[subject]
+            for index, content in self._timeline.contents(row):
+                seen = rank(content.get(name)) if isinstance(content, dict) else None
+                if seen is not None:
+                    found[seen] = min(self._timeline.line.done[index], found.get(seen, NEVER))
+        return self._shown[subject]
 
     def _before(self, op: Op, subject: tuple[object, str]) -> Sequence[Mark]:
         marks = self._marks.get(subject, [])
@@ -131,23 +163,36 @@ class TokenOrder:
             )
 
     def _judged(
-        self, key: Key, pointer: str, value: Any, shown: Rank, known: Sequence[Mark], void: int
+        self, key: Key, pointer: str, value: Any, shown: Rank, known: Sequence[Mark], void: int,
+        first: Mapping[Rank, int],
     ) -> Iterator[Token]:  # fmt: skip
+        by = first.get(shown, NEVER)
         valid = [mark for mark in known if mark.begun > void and mark.rank.instant == shown.instant]
-        newer = [mark for mark in valid if later(mark.rank, shown)]
+        later_ones = [mark for mark in valid if later(mark.rank, shown)]
+        newer = [mark for mark in later_ones if mark.begun > by and (mark.sure or first[mark.rank] > by)]
+        sure = [mark for mark in newer if mark.sure]
         if newer:
+            newer = sure or newer
             newest = max(newer, key=lambda mark: (mark.rank.value, -mark.done))
             since = min(mark.done for mark in newer)
             yield Token(
                 key=key, pointer=pointer, shown=value, newest=newest, since=since, old=True,
-                newer=len({mark.rank for mark in newer}),
+                newer=len({mark.rank for mark in newer}), sure=bool(sure),
             )  # fmt: skip
-        elif equal := [mark for mark in valid if mark.rank == shown]:
+        elif not later_ones and (equal := [mark for mark in valid if mark.rank == shown]):
             yield Token(key=key, pointer=pointer, shown=value, newest=equal[-1], since=equal[-1].done, old=False)
 
 
-def _seen(op: Op, value: Any, found: Rank, members: Mapping[str, Any]) -> Mark:
-    return Mark(begun=op.fwd, done=op.end, value=value, rank=found, op=op, members=members)
+def _seen(op: Op, value: Any, found: Rank, members: Mapping[str, Any], *, made: bool) -> Mark:
+    return Mark(begun=op.fwd, done=op.end, value=value, rank=found, op=op, members=members, made=made)
+
+
+def _wrote(op: Op, row: Row) -> bool:
+    """Whether the operation is a write of that very row: what its answer shows of others it only looked up."""
+    if op.effect is not Effect.DONE:
+        return False
+    by_path = op.place is not None and (op.place.table, op.place.key) == (row.table, row.key)
+    return by_path or any(of == row for of, _ in op.sets)
 
 
 class _Voids:
