@@ -19,6 +19,7 @@ from replayproxy.detect.cells import Row
 from replayproxy.detect.lost_write import may_set
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.race_claims import row_of
+from replayproxy.detect.race_row import VERSIONS
 from replayproxy.detect.timeline import Timeline
 
 type Action = tuple[str, str, str, str]
@@ -60,28 +61,25 @@ class Steps:
         self._note_answers(timeline)
 
     def _note_answers(self, timeline: Timeline) -> None:
-        """An answer that shows another value of the number plus what was asked: it added, whoever was beside it."""
+        """Answers that show another value of the number plus what was asked: it adds, whoever was beside it.
+
+        All of an action's answers must be so. One alone may be chance: of a counter all small numbers have been seen.
+        """
+        told: dict[tuple[Row, Action, str], list[tuple[Decimal, Decimal]]] = defaultdict(list)
         for op in timeline.writes.closed:
             row = row_of(op)
-            if row is None or not op.ok or not is_action(op) or not timeline.shows(row):
+            asked = _numbers(op.asked)
+            if row is None or not op.ok or not is_action(op) or len(asked) != 1 or not timeline.shows(row):
                 continue
-            asked, said = _numbers(op.asked), _numbers(op.said)
-            for column, value in said.items() if len(asked) == 1 else ():
-                ((name, amount),) = asked.items()
-                base = value - amount
-                if amount and base != 0 and base != value and base in self._values(timeline, row, column, op):
-                    step = self._seen[action_of(op, row, column)]
-                    if step.agreed == 0:
-                        step.by = name, 1
-                    step.agreed += step.by == (name, 1)
-
-    def _values(self, timeline: Timeline, row: Row, column: str, op: Op) -> set[Decimal]:
-        shown = {_numbers(timeline.row_at(row, index)).get(column) for index, _ in timeline.values(row, column)}
-        said = {
-            _numbers(other.said).get(column) for other in timeline.writes.closed
-            if other is not op and row in other.about and other.ok
-        }  # fmt: skip
-        return {value for value in shown | said if value is not None}
+            ((name, amount),) = asked.items()
+            for column, value in _numbers(op.said).items():
+                told[row, action_of(op, row, column), name].append((value, amount))
+        for (row, action, name), answers in told.items():
+            step = self._seen[action]
+            known = _shown(timeline, row, action[3])
+            if step.by in (None, (name, 1)) and (step.by or not step.agreed) and chained(answers, known):
+                step.by = name, 1
+                step.agreed += sum(value - amount not in (0, value) for value, amount in answers)
 
     def _note_idle(self, timeline: Timeline, op: Op, row: Row) -> None:
         before = next(iter(timeline.near(op.fwd, op.end)))
@@ -134,6 +132,18 @@ def _by_word(action: Action, op: Op) -> Decimal | None:
     return amount if _ADDS.fullmatch(action[1]) else -amount if _TAKES.fullmatch(action[1]) else None
 
 
+def _shown(timeline: Timeline, row: Row, column: str) -> set[Decimal]:
+    """The values of a number that the snapshots show."""
+    shown = (_numbers(timeline.row_at(row, index)).get(column) for index, _ in timeline.values(row, column))
+    return {value for value in shown if value is not None}
+
+
+def chained(answers: Sequence[tuple[Decimal, Decimal]], known: set[Decimal]) -> bool:
+    """Whether each value that was answered is one that was there, or was answered to another, plus what was asked."""
+    there = known | {value for value, _ in answers}
+    return all(amount != 0 and value - amount in there for value, amount in answers)
+
+
 def is_action(op: Op) -> bool:
     return op.method == "POST" and bool(op.about) and not op.target.partition("?")[0].endswith("/" + op.about[-1].key)
 
@@ -143,11 +153,12 @@ def action_of(op: Op, row: Row, column: str) -> Action:
 
 
 def _numbers(content: Any) -> dict[str, Decimal]:
+    """The members that are numbers; a row's version counts its changes, and is no sum."""
     if not isinstance(content, Mapping):
         return {}
     return {
         name: Decimal(str(value)) for name, value in content.items()
-        if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and name not in VERSIONS
     }  # fmt: skip
 
 
@@ -231,7 +242,7 @@ def missing(window: Window, steps: Steps) -> Missing | None:
         return None
     sums = [value for value in done if value is not None]
     perhaps = [value for value in still if value is not None]
-    if window.column not in {c for op in window.done for c in op.said} and not all(map(steps.agreed, window.actions)):
+    if not all(map(steps.agreed, window.actions)) and not _answered_so(window):
         return None
     expected, delta = window.was + sum(sums), window.found - window.was
     allowed = _sums(perhaps, sum(sums, Decimal(0)))
@@ -244,6 +255,15 @@ def missing(window: Window, steps: Steps) -> Missing | None:
     if allowed is None or some_of is None or delta in allowed or delta not in some_of or (delta == 0 and not agreed):
         return None
     return Missing(window=window, expected=expected, agreed=agreed, twice=False)
+
+
+def _answered_so(window: Window) -> bool:
+    """Whether all answers show the number with what was asked added to what was there."""
+    told = [
+        (_numbers(op.said)[window.column], next(iter(_numbers(op.asked).values())))
+        for op in window.done if window.column in _numbers(op.said) and len(_numbers(op.asked)) == 1
+    ]  # fmt: skip
+    return len(told) == len(window.done) and chained(told, {window.was})
 
 
 def _sums(values: Sequence[Decimal], start: Decimal) -> set[Decimal] | None:

@@ -133,3 +133,17 @@ def test_an_action_whose_name_alone_says_that_it_adds_is_suspected() -> None:
     (found,) = hand.findings()
     assert (found.sub, found.grade, found.pointer) == ("lost-addition", Grade.SUSPECTED, "/invoices/7/refunded")
     assert "beside its name" in found.cannot_say
+
+
+def test_a_rows_version_is_no_sum_and_one_answer_that_fits_by_chance_teaches_nothing() -> None:
+    def counted(refunded: int, count: int) -> dict[str, Any]:
+        return {"invoices": {"7": {"id": 7, "refunded": refunded, "version": count, "uses": count}}}
+
+    def act(at: float, amount: int, refunded: int, count: int, lane: str = "one") -> Any:
+        return refund(at, at + 6, amount, lane=lane, body={"refunded": refunded, "version": count, "uses": count})
+
+    # Once (#2) the count is what was asked more than a count that was seen; it grows by one all the same.
+    side = [act(10, 40, 40, 3), act(20, 2, 42, 5), act(21, 30, 72, 6, "two")]
+    hand = Hand()
+    hand.episode("e", side, [(8, counted(0, 2)), (18, counted(40, 3)), (40, counted(72, 5))])
+    assert hand.findings() == ()
