@@ -137,12 +137,18 @@ def _judgement(
         missing=sum(s.missing for s in summaries.values()), torn=sum(s.torn for s in summaries.values()),
         late=sum(s.late for s in summaries.values()),
         references=tuple(_told(references, summaries)),
-        notes=("the index of values was full: flows of later values were not looked for",)
-        if swept.provenance.full else (),
+        notes=tuple(_notes(swept, siblings)),
         episodes={name: s.episode for name, s in summaries.items()},
         unattributed=sum(not (e.is_reset or e.is_probe) for e in source.bucket.exchanges) if source.bucket else 0,
         grounds=grounds,
     )  # fmt: skip
+
+
+def _notes(swept: Swept, siblings: Siblings) -> Iterator[str]:
+    if swept.provenance.full:
+        yield "the index of values was full: flows of later values were not looked for"
+    if siblings.aged:
+        yield f"{len(siblings.aged)} answers differ from a sibling's as the cache that they declare allows"
 
 
 def _with_envs(finding: Finding, summaries: Mapping[str, Summary]) -> Finding:

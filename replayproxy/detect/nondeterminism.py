@@ -17,6 +17,7 @@ from replayproxy.core.comparison import Comparison, Root, plain
 from replayproxy.core.effects import is_write
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, Exchange, Outcome, Snapshot, SnapshotStatus, Trace
+from replayproxy.detect.declared import may_be_old
 from replayproxy.detect.finding import Grade, Witness, snapshot_address, witness
 from replayproxy.detect.minted_order import sorted_by_ids
 from replayproxy.detect.states import envs_of, starts
@@ -43,7 +44,8 @@ class Divergence:
 class Pairwise:
     """What the comparison of an episode (`name`) with a first one gave, before other findings are asked. `until`: the
     first one's last exchange that still had an equal past; `apart`: lane -> the first one's exchange at which the two
-    first differ there, claimed or not; `exchanges`: the pairs of answers that were compared."""
+    first differ there, claimed or not; `exchanges`: the pairs of answers that were compared; `aged`: the other's
+    exchanges that differ as a cache that declares itself allows."""
 
     name: str
     until: int
@@ -51,6 +53,7 @@ class Pairwise:
     exchanges: int
     starts: tuple[str, ...]
     claims: tuple[Divergence, ...]
+    aged: tuple[int, ...] = ()
 
 
 class Ahead(Protocol):
@@ -68,6 +71,7 @@ def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], t
     comparison = compare(first, other, rules=rules, today=today, load=load, load_b=load)
     cut_a, cut_b = _cut(comparison)
     spoke = _answered(first), _answered(other)
+    aged: list[int] = []
     return Pairwise(
         name=other.episode.name,
         until=cut_a - 1 if cut_a is not None else len(first.exchanges),
@@ -76,7 +80,8 @@ def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], t
         ),
         apart=_apart(first, comparison),
         starts=starts_of(other),
-        claims=tuple(_claims(first, other, comparison, cut_a, cut_b)),
+        claims=tuple(_claims(first, other, comparison, cut_a, cut_b, aged)),
+        aged=tuple(aged),
     )
 
 
@@ -114,8 +119,9 @@ def _cut(comparison: Comparison) -> tuple[int | None, int | None]:
 
 
 def _claims(
-    first: Trace, other: Trace, comparison: Comparison, cut_a: int | None, cut_b: int | None
+    first: Trace, other: Trace, comparison: Comparison, cut_a: int | None, cut_b: int | None, aged: list[int]
 ) -> Iterator[Divergence]:
+    """`aged` takes what is explained by a declared cache."""
     by_a, by_b = ({e.seq: e for e in trace.exchanges} for trace in (first, other))
     lanes: set[str] = set()
     pairs = [(a, b) for a, b in comparison.pairs if a and b]
@@ -133,6 +139,9 @@ def _claims(
                 yield _divergence(first, other, root, x, y, kind, grade)
         elif _of_the_environment(x, y) and _same_order(first, other, _Moment.of(x), _Moment.of(y), pairs):
             if sorted_by_ids(root, x, y):
+                continue
+            if may_be_old(first, x) or may_be_old(other, y):
+                aged.append(y.seq)
                 continue
             kind, grade = named(root, first, other, pairs, "answer", Grade.PROVEN)
             yield _divergence(first, other, root, x, y, kind, grade)

@@ -7,7 +7,6 @@ within some time after its answer (`eventual`), its interval ends only then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +27,7 @@ from replayproxy.detect.cells import (
     query_names,
     shown,
 )
+from replayproxy.detect.declared import fresh_for
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
 from replayproxy.detect.representations import requester
@@ -155,7 +155,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         end=NEVER if end is None or effect is Effect.OPEN else end,
         effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, echoed=echoed,
         validators=_validators(told_with) if whole else (), sets=sets, asked=asked,
-        fresh_for=_fresh_for(told_with), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
+        fresh_for=fresh_for(told_with), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
         who=hash(requester(exchange.request.fields)),
         said=said, about=tables.named(exchange.request.target), condition=_field(asked_with, b"if-match"),
@@ -219,19 +219,3 @@ def _sets(
 def _validators(fields: _Fields) -> list[tuple[str, str]]:
     found = [(name, fields.get(name.lower().encode(), ())) for name in ("ETag", "Last-Modified")]
     return [(name, _text(values[0])) for name, values in found if len(values) == 1]
-
-
-_AGE = re.compile(rb"(?:^|[,\s])(?:s-maxage|max-age)\s*=\s*\"?(\d+)")
-
-
-def _fresh_for(fields: _Fields) -> float:
-    if any(value.strip() not in (b"", b"0") for value in fields.get(b"age", ())):
-        return float("inf")
-    if any(re.search(rb";\s*hit|\bHIT\b", value) for name in (b"cache-status", b"x-cache")
-           for value in fields.get(name, ())):  # fmt: skip
-        return float("inf")
-    control = b",".join(fields.get(b"cache-control", ())).lower()
-    if b"no-cache" in control or b"no-store" in control:
-        return 0.0
-    ages = [int(age) for age in _AGE.findall(control)]
-    return float(max(ages)) if ages else 0.0

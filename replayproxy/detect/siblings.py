@@ -21,7 +21,8 @@ MOST_ROUNDS = 8
 
 class Siblings:
     """Episodes of one task and seed that began alike, compared with one of them. `why` as in `Across`. `contradicted`:
-    answers that another finding explains and that a sibling with an equal past was not given."""
+    answers that another finding explains and that a sibling with an equal past was not given. `aged`: answers that
+    differ from a sibling's as the cache that they declare allows."""
 
     def __init__(self, source: Source, swept: Swept, references: References, near: Beside) -> None:
         self._source = source
@@ -30,6 +31,7 @@ class Siblings:
         self._references = references
         self.why: dict[str, str] = {}
         self.contradicted: set[tuple[str, int]] = set()
+        self.aged: set[tuple[str, int]] = set()
 
     def run(self, covered: frozenset[tuple[str, int]], dirty: Collection[str]) -> list[Finding]:
         """`dirty`: episodes that are left out, because what their reset left undone may still be under way."""
@@ -89,6 +91,7 @@ class Siblings:
         others = [summary.episode for name, summary in members.items() if name not in tried]
         for pair in self._pairs(members[first].episode, others):
             one.add(pair, covered)
+            self.aged.update((pair.name, seq) for seq in pair.aged)
             for claim in pair.claims:
                 sides = (first, claim.root.a or 0), (pair.name, claim.root.b or 0)
                 told = [side in covered for side in sides]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from replayproxy.core.values import Outcome
 from replayproxy.detect.finding import Grade
 from replayproxy.testing import exchange, shifted
@@ -18,14 +20,14 @@ def score(value: Any, at: float = 10, **more: Any):
     return exchange("GET", more.pop("target", "/score"), body={"score": value}, at_ms=at, **more)
 
 
-def hand(*episodes: Sequence[Any], states: Sequence[Any] | None = None, **more: Any) -> Hand:
+def hand(*episodes: Sequence[Any], states: Sequence[Any] | None = None, every: float = 1000, **more: Any) -> Hand:
     """Episodes e0, e1, .. of one task and seed, one after the other, from one start state."""
     made = Hand()
     for number, exchanges in enumerate(episodes):
-        later = [moved(e, 1000.0 * number) for e in exchanges]
+        later = [moved(e, every * number) for e in exchanges]
         start = states[number] if states else STATE
         made.episode(
-            f"e{number}", later, [(1000 * number + 1, start)], opened_ms=1000 * number, task="t", seed=1, **more
+            f"e{number}", later, [(every * number + 1, start)], opened_ms=every * number, task="t", seed=1, **more
         )
     return made
 
@@ -74,6 +76,57 @@ def test_a_list_sorted_by_fresh_ids_has_no_order_of_its_own() -> None:
         return [post, deals(*sorted(["D-5", key]))]
 
     assert hand(made(low), made(high)).findings() == ()
+
+
+def cached(stage: str, path: str = "/deals", *, write: bool = True, **fields: str) -> list[Any]:
+    """A list that a cache may have kept, 20 ms after a change of a row in it."""
+    patch = exchange("PATCH", "/deals/D-1", sent={"stage": "won"}, body={"id": "D-1"}, at_ms=10)
+    headers = {"Content-Type": "application/json", **{n.replace("_", "-"): value for n, value in fields.items()}}
+    read = exchange("GET", path, body={"id": "D-1", "stage": stage}, headers=headers, at_ms=30)
+    return [patch, read] if write else [read]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Age": "1", "Cache_Control": "max-age=1"}, {"Cache_Control": "public, max-age=1"}, {"X_Cache": "HIT"},
+        {"Cache_Status": "edge; hit"},
+    ],
+)  # fmt: skip
+def test_a_cache_that_declares_itself_explains_that_it_was_filled_at_another_time(fields: dict[str, str]) -> None:
+    judgement = hand(cached("won", **fields), cached("won", **fields), cached("lead", **fields)).judge()
+    assert judgement.findings == ()
+    assert judgement.notes == ("1 answers differ from a sibling's as the cache that they declare allows",)
+
+
+@pytest.mark.parametrize(
+    ("path", "write", "fields"),
+    [
+        ("/deals", True, {}),
+        ("/deals", True, {"Cache_Control": "no-cache, max-age=9"}),
+        ("/deals", True, {"Age": "0", "X_Cache": "MISS"}),
+        ("/deals", False, {"Cache_Control": "max-age=60"}),
+        ("/deals/D-1", True, {"Age": "1", "Cache_Control": "max-age=1"}),
+    ],
+    ids=[
+        "undeclared",
+        "not to be kept",
+        "missed",
+        "nothing changed that it could be behind",
+        "its own write, same path",
+    ],
+)
+def test_a_cache_does_not_explain_what_it_does_not_declare(path: str, write: bool, fields: dict[str, str]) -> None:
+    made = hand(*(cached(stage, path, write=write, **fields) for stage in ("won", "won", "lead")))
+    assert [(episode, *values) for episode, *values in told(made)] == [("e2", "won", "lead")]
+
+
+def test_an_answer_older_than_a_cache_may_keep_it_is_not_explained() -> None:
+    def late(stage: str) -> list[Any]:
+        patch, read = cached(stage, Cache_Control="max-age=1")
+        return [patch, shifted(read, 1200.0)]
+
+    assert told(hand(late("won"), late("won"), late("lead"), every=2000)) == [("e2", "won", "lead")]
 
 
 def test_a_different_order_of_the_same_rows_counts() -> None:
