@@ -303,10 +303,14 @@ def _came(
     k, n = len(shown), len(passages)
     same = sum(map(one.same_value, shown))
     outside = bool(shown) and all(one.outside(base, p) for p in shown)
-    confirmed = _convincing(len(controls), k, n, same)
     itself = one.name == case.episode
+    # Where no reset is known, what is left is no fault yet: the one that the harness sends might take it away.
+    untried = one.before is Before.NOTHING and not (itself or outside or case.finding.get("sub") == "isolation")
+    convincing = _convincing(len(controls), k, n, same)
+    confirmed = convincing and not untried
     after = "itself" if itself else told_exchanges(one.name, kept)
     told = f"alone 0/{len(controls)}, after {after} {k}/{n}" + (" (bleed outside snapshot scope)" if outside else "")
+    told += " (no reset between)" if untried and k else ""
     rows = one.rows(base, shown[0])[:SHOWN_ROWS] if shown else []
     evidence: dict[str, Any] = {
         "alone": [0, len(controls)], "after": [k, n], "polluter": one.name, "same_value": same,
@@ -314,7 +318,9 @@ def _came(
         "between": one.before.value, "outside_snapshots": outside, "rows": rows,
     }  # fmt: skip
     reasons = list(one.reasons)
-    if k and not confirmed:
+    if convincing and untried:
+        reasons.append('no reset is known, and yours may take it away between two episodes: --reset NAME="METHOD URL"')
+    elif k and not confirmed:
         reasons.append(f"{k} of {n} is not enough beside 0 of {len(controls)}: more --repeat")
     if not n:
         return Came(verdict=UNDECIDED, k=0, n=0, told=told, reasons=tuple(reasons), evidence=evidence)

@@ -40,6 +40,20 @@ async def test_what_the_reset_left_is_shown_alone_and_after_the_one_exchange_tha
     assert again_found["effect"]["last"] == "alone 0/3, after p/3 3/3"
 
 
+async def test_where_no_reset_is_known_what_is_left_is_shown_and_confirms_nothing(store: Store, desk: Desk) -> None:
+    """A harness resets past the recorder: the reset that was never tried may be a good one."""
+    async with serving(desk.app()) as url:
+        await recorded(store, desk, url, ROLLOUTS, reset=False)
+        findings(store)
+        one = await again(store, url)
+        with_reset = await again(store, url, reset=(f"app=POST {url}/reset",))
+    told = one.to_json()
+    assert (told["verdict"], told["exit"], told["grade"]) == ("shown again", 1, None)
+    assert told["told"] == "alone 0/3, after p/2 3/3 (no reset between)"
+    assert any("--reset" in reason for reason in told["reasons"])
+    assert with_reset.to_json()["verdict"] == "not shown again"
+
+
 async def test_a_reset_that_was_mended_does_not_show_it_again(store: Store, desk: Desk) -> None:
     desk.faults.add("leaky")
     async with serving(desk.app()) as url:
