@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from replayproxy.cli.common import columns, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import beside, columns, echo_json, json_option, open_reader, safe, store_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.moments import clock
 from replayproxy.cli.shorten import cut, short
@@ -60,13 +60,18 @@ def _of_finding(opened: Any, found: Found, pointer: str | None) -> tuple[Found, 
     return opened.find(found.address(asked[0])), pointer or asked[1]
 
 
+WIDTH = 100
+
+
 def blame_text(told: Blamed) -> Iterator[str]:
     """The verdict, then every write that was found, the newest first."""
     of = f"  ({safe(told.cell)})" if told.cell else ""
     yield VERDICTS[told.verdict].format(by=safe(told.by), why=safe(told.why))
-    yield f"  {safe(told.address)} {safe(told.pointer)}{of} is {short(plain(told.value), 60)}"
+    lead = f"  {safe(told.address)} {safe(told.pointer)}{of} is "
+    yield lead + short(plain(told.value), max(24, WIDTH - len(lead)))
     rows = [_row(step, step.address == told.by and bool(step.matches)) for step in told.steps]
-    yield from (f"  {line}" for line in (columns(rows) if rows else ()))
+    left = [f"  {line}" for line in columns([row[:-1] for row in rows])] if rows else []
+    yield from beside(left, [row[-1] for row in rows], WIDTH) if rows else ()
     if told.verdict == "perhaps" and told.why:
         yield f"  note  {safe(told.why)}"
     shown = told.by or next((step.address for step in told.steps if step.address), told.address)

@@ -15,7 +15,7 @@ from replayproxy.core.identity import CONTRADICTION
 from replayproxy.core.values import UNATTRIBUTED, Outcome, Row, RowChange, Snapshot, SnapshotStatus
 from replayproxy.session.portrait import Change, Line, Portrait, differing, snapshot_json
 
-TARGET_WIDTH = 28
+TARGET_WIDTH = 24
 WIDTH = 100
 INDENT = " " * 26
 VALUE_WIDTH = 60
@@ -84,8 +84,8 @@ def _annotated(seen: Portrait) -> Iterator[str]:
 def _shots(seen: Portrait, *when: str) -> Iterator[str]:
     for shot in seen.snapshots:
         if shot.when in when:
-            note = f"   {safe(seen.notes[shot.n])}" if shot.n in seen.notes else ""
-            yield f"{shot.when:<5}  {shot_text(shot)}{note}"
+            notes = [safe(seen.notes[shot.n])] if shot.n in seen.notes else []
+            yield _noted(f"{shot.when:<5}  {shot_text(shot)}", notes)
 
 
 def shot_text(shot: Snapshot) -> str:
@@ -106,7 +106,8 @@ def _line(line: Line) -> str:
     x = line.exchange
     asked = f"{safe(x.request.method):<6} {safe(x.env)} {_cut(safe(x.request.target), TARGET_WIDTH)}"
     status = str(x.response.status) if x.response else "-"
-    notes = [*map(safe, line.notes), *(change_text(change) for change in line.changes)]
+    beside = ["| side by side"] if line.beside else []
+    notes = [*map(safe, line.notes), *beside, *(change_text(change) for change in line.changes)]
     if x.websocket is not None:
         notes.insert(0, talk_summary(x.websocket))
     if x.outcome is not Outcome.ANSWERED:
@@ -114,8 +115,6 @@ def _line(line: Line) -> str:
     if x.is_reset or x.is_probe:
         notes.append("reset" if x.is_reset else "probe")
     notes += [safe(note) for note in x.notes if note.startswith(CONTRADICTION)]
-    if line.beside:
-        notes.append("| side by side")
     answer = f"{status:>3} {duration(line.took_ns):>7}"
     at = f"{line.at_ns / 1e9:7.2f}"
     return _noted(f"{x.seq:>4}  {safe(x.lane):<8} {at}  {asked:<{TARGET_WIDTH + 12}} {answer}", notes)

@@ -168,8 +168,10 @@ def test_an_episode_says_how_its_siblings_start_and_what_it_changed(call: Call, 
     document = call("check", "nightly", "--json").json
     finding = next(f for f in document["findings"] if f["kind"] == "state-bleed")
     lines = call("show", f"nightly/{finding['episode']}").text.splitlines()
-    start = next(line for line in lines if line.startswith("start "))
+    at = next(at for at, line in enumerate(lines) if line.startswith("start "))
+    start = " ".join(" ".join(lines[at : at + 3]).split())
     assert re.search(r"7 of 10 siblings start at [0-9a-f]{4}; here also deals/", start)
+    assert max(map(len, lines[1:])) <= 100
     assert any(re.search(r"^end .* rows? changed since the start", line) for line in lines)
     assert any(f"{finding['number']} read" in line for line in lines)
     assert lines[-1].endswith(f"replayproxy show {finding['number']}")

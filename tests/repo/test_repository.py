@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -97,3 +98,31 @@ def test_every_module_that_the_design_page_names_is_there() -> None:
     named = set(re.findall(r"`((?:core|serve|session|storage|proxy|cli)/\w+\.py)`", page))
     assert len(named) > 10
     assert [one for one in sorted(named) if not (ROOT / "replayproxy" / one).exists()] == []
+
+
+WORD = re.compile(r"--[a-z][a-z-]+")
+
+
+def test_every_command_and_option_that_the_documentation_shows_is_there() -> None:
+    """In blocks of code: `replayproxy COMMAND .. --option`; what stands behind ` -- ` is the child's own."""
+    from replayproxy.cli.main import COMMANDS, cli
+
+    at, wrong = click.Context(cli), []
+    for page in tracked("README.md", "docs/*.md"):
+        for block in re.findall(r"```\w*\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                for part in re.split(r"   +|(?= && )", line.partition(" #")[0]):
+                    found = re.search(r"replayproxy ([a-z]+)( .*)?$", part.partition(" -- ")[0])
+                    if found is None or page.name == "cli.md":
+                        continue
+                    if found[1] not in COMMANDS:
+                        wrong.append(f"{page.name}: {part.strip()}")
+                        continue
+                    command = cli.get_command(at, found[1])
+                    assert command is not None
+                    known = {word for option in command.params for word in (*option.opts, *option.secondary_opts)}
+                    asked = WORD.findall(re.sub(r"'[^']*'|\"[^\"]*\"", "", found[2] or ""))
+                    wrong += [
+                        f"{page.name}: {part.strip()}: {word}" for word in asked if word not in known | {"--help"}
+                    ]
+    assert wrong == []
