@@ -29,7 +29,7 @@ class Across:
         self._states = states
         self._swept = swept
         self._starts = Starts(source, states, swept, references, near)
-        self._values = ShownValues(source, states, swept.summaries)
+        self._values = ShownValues(source, states, swept.summaries, anew=swept.provenance.repeats)
         self.why = self._starts.why
         self.clean_starts = self._starts.clean
         self.findings: list[Finding] = []

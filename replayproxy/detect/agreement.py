@@ -44,6 +44,7 @@ class Agreement:
         self._scores: dict[Pair, _Score] = {}
         self._items: dict[tuple[str, str, tuple[str, ...]], list[Pair]] = {}
         self._listed: dict[tuple[str, str], int] = {}
+        self._views: dict[tuple[Pair, int], set[str]] = {}
 
     def agree(self, pair: Pair, value: str) -> None:
         """The member showed the column's value, in normal form."""
@@ -62,6 +63,16 @@ class Agreement:
         if since_write > SETTLED_NS:
             score.doubted |= earlier
             score.dropped |= not earlier
+
+    def saw(self, pair: Pair, who: int, value: str) -> None:
+        """A principal was shown this value, as the state held it."""
+        seen = self._views.setdefault((pair, who), set())
+        if len(seen) < 2:
+            seen.add(value)
+
+    def views(self, pair: Pair, who: int) -> int:
+        """How many different values, of at most two, the principal was shown as the state held them."""
+        return len(self._views.get((pair, who), ()))
 
     def holds(self, pair: Pair) -> bool:
         score = self._scores.get(pair)

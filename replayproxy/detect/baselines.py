@@ -20,11 +20,13 @@ MAX_ROOTS = 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """What is known of a value's place in states. `free`: no start before it was made holds it, its maker's among
-    them, and there is at least one; `kept`: a later state of its maker, or the reader's start, holds it."""
+    them, and there is at least one; `kept`: a later state of its maker, or the reader's start, holds it; `begun`: the
+    reader's start does."""
 
     free: bool
     kept: bool
     checked: int
+    begun: bool = False
 
 
 class Baselines:
@@ -45,8 +47,9 @@ class Baselines:
         roots = list(dict.fromkeys([*own, *self._starts_before(maker)]))[:MAX_ROOTS]
         free = not any(value in self._held(root) for root in roots)
         later = [s.root for name in reader.starts if (s := reader.usable_start(name)) and s.root is not None]
-        kept = any(value in self._held(root) for root in [*maker.last.values(), *later])
-        return Baseline(free=free, kept=kept, checked=len(roots))
+        begun = any(value in self._held(root) for root in later)
+        kept = begun or any(value in self._held(root) for root in maker.last.values())
+        return Baseline(free=free, kept=kept, checked=len(roots), begun=begun)
 
     def _starts_before(self, maker: Summary) -> list[bytes]:
         if maker.name not in self._before:

@@ -133,11 +133,22 @@ def segments(target: bytes) -> tuple[str, ...]:
     return tuple(unquote_to_bytes(part).decode("utf-8", "replace") for part in path.strip(b"/").split(b"/") if part)
 
 
+_VIEW = re.compile(
+    r"view|draft|preview|publish|mode|currency|unit|lang|locale|format|scope|variant|(?:^|_)(?:as|tz)$", re.I
+)
+
+
 def query_names(target: bytes) -> tuple[str, ...]:
+    """The names that a query asks for; with its word where that chooses among several views of one thing."""
     _, query = split_target(target)
     if not query:
         return ()
-    return tuple(sorted({name.decode("utf-8", "replace") for name, _ in split_query(query)}))
+    told = set()
+    for name, value in split_query(query):
+        text = name.decode("utf-8", "replace")
+        chosen = value is not None and value.isalpha() and _VIEW.search(text)
+        told.add(f"{text}={(value or b'').decode('utf-8', 'replace')}" if chosen else text)
+    return tuple(sorted(told))
 
 
 def asks_for_the_past(target: bytes) -> bool:

@@ -32,7 +32,7 @@ def ignored(timeline: Timeline) -> Iterator[Ignored]:
     demanded: dict[tuple[str, str, str], list[Op]] = defaultdict(list)
     for op in timeline.writes.closed:
         version = demands(op)
-        if version and op.ok and version_of(op) not in ("", version):
+        if version and op.ok and _bears(op) not in ("", version):
             demanded[op.env, op.target.partition("?")[0], version].append(op)
     for (_, _, version), ops in demanded.items():
         for first, second in pairwise(ops):
@@ -44,12 +44,22 @@ def demands(op: Op) -> str:
     """The version that a write demands: If-Match, or a member of its body; "" it demands none."""
     tag = op.condition.strip()
     if tag and tag != "*" and "," not in tag:
-        return tag
+        return _bare(tag)
     for name in (*VERSIONS, "expected_version", "if_version", "base_version"):
         value = op.asked.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and op.method in ("PUT", "PATCH", "POST"):
-            return str(value)
+            return _bare(str(value))
     return ""
+
+
+def _bare(tag: str) -> str:
+    """A version without what only a header puts around it: a body may name the same one."""
+    return tag.strip().removeprefix("W/").strip('"')
+
+
+def _bears(op: Op) -> str:
+    """The version of what the write has made: of the kind that it demanded, where the answer bears one."""
+    return _bare(op.tag if op.condition and op.tag else version_of(op))
 
 
 def _again(first: Op, second: Op) -> bool:

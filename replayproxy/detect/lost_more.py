@@ -25,6 +25,7 @@ def lost_addition(told: Told, found: Missing, last: Op) -> Finding:
     if not doubt and found.agreed < SEEN_OFTEN:
         times = "only once" if found.agreed else "never"
         doubt = f"what the action adds: it was {times} seen to, beside its name"
+    doubt = doubt or found.doubt
     ops = (*window.done, *window.open)
     others = [op for op in ops if op is not last]
     failed = [op for op in window.open if op.status is not None]

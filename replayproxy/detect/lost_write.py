@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from replayproxy.detect.cells import Row
 from replayproxy.detect.ops import ABSENT, PRESENCE, Effect, Op
 from replayproxy.detect.race_double import mentions
+from replayproxy.detect.race_habits import alike
+from replayproxy.detect.race_names import live
 from replayproxy.detect.timeline import Change, Timeline, cell
 
 
@@ -38,11 +40,12 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A write that a snapshot shows: this column of the table is what its answers say it is."""
+    """A write that a snapshot shows: this column of the table is what its answers say it is. `gone`: the row went."""
 
     env: str
     table: str
     column: str
+    gone: bool = False
 
 
 def look(timeline: Timeline, own: Sequence[Op]) -> Iterator[Lost | Kept]:
@@ -72,7 +75,9 @@ def _row(
         if value == cell(old, column):
             continue
         if cell(new, column) == value:
-            yield Kept(env=op.env, table=row.table, column=column)
+            yield Kept(env=op.env, table=row.table, column=column, gone=value == ABSENT)
+        elif alike(value, cell(old, column)) or (value == ABSENT and live(old) and not live(new)):
+            continue  # the environment spells it in its own way, or marks a row as deleted
         elif cell(new, column) == cell(old, column) and _gone(timeline, op, row, column, value, after):
             lost.append(column)
     if lost and PRESENCE in lost:

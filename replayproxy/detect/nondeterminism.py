@@ -14,7 +14,7 @@ from typing import Protocol
 
 from replayproxy.core.compare import compare
 from replayproxy.core.comparison import Comparison, Root, plain
-from replayproxy.core.effects import is_write
+from replayproxy.core.effects import acts_within, is_write
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, Exchange, Outcome, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.declared import may_be_old
@@ -211,11 +211,20 @@ def _writes_before(trace: Trace, moment: _Moment) -> list[int] | None:
             continue
         if e.times.fwd > moment.ended:
             break
-        if e.times.up_end is None or e.times.up_end >= moment.begun or e.times.fwd <= busy_until:
+        ended = _acted_by(e, acts_within(e.request, wiring.eventual) if wiring else None)
+        if ended is None or ended >= moment.begun or e.times.fwd <= busy_until:
             return None
-        busy_until = e.times.up_end
+        busy_until = ended
         found.append(e.seq)
     return found
+
+
+def _acted_by(write: Exchange, within: float | None) -> int | None:
+    """When it had surely acted; None: nobody knows, as of one that was accepted (202) to be done later."""
+    end = write.times.up_end
+    if end is not None and within is not None:
+        return end + round(within * 1e9)
+    return None if write.response is not None and write.response.status == 202 else end
 
 
 def _state_grade(moments: Iterable[_Moment | None]) -> Grade:

@@ -61,6 +61,7 @@ class Provenance:
         self._planted = Planted()
         self.flows: list[Flow] = []
         self.full = False
+        self.repeats = False  # one value was given so to two episodes: a generator begins anew with each
 
     def plant(self, episode: str, canaries: Iterable[str]) -> None:
         """Says whose these canaries are."""
@@ -166,6 +167,7 @@ class Provenance:
         known = self._made.get(value)
         if known is not None:
             if known.episode != made.episode:
+                self.repeats |= not made.sent and not known.sent
                 self._common.add(value)  # it was given to two episodes: seeded, or a constant
             return
         if value in self._seen and not self._seen_since(value, made, text):

@@ -8,23 +8,26 @@ environment refuses a second claim and what an action adds, is asked at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from replayproxy.core.values import Run
-from replayproxy.detect.finding import Finding, Kind
-from replayproxy.detect.lost_addition import Steps, Window, missing, windows
+from replayproxy.detect.added_steps import Steps, Window
+from replayproxy.detect.finding import Finding, Grade, Kind
+from replayproxy.detect.lost_addition import missing, windows
 from replayproxy.detect.lost_condition import ignored
 from replayproxy.detect.lost_findings import lost_write
 from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read, written_back
-from replayproxy.detect.lost_write import Kept, look, taken_back
+from replayproxy.detect.lost_write import Kept, Lost, look, taken_back
 from replayproxy.detect.lost_writeback import put_back
-from replayproxy.detect.ops import Op
+from replayproxy.detect.ops import ABSENT, Op
 from replayproxy.detect.race_answer_findings import done_all_the_same, held_by_nobody, made_twice
 from replayproxy.detect.race_answers import applied_twice, failed_but_done, phantoms, refused_but_done
 from replayproxy.detect.race_capacity import Fulls, Over, over_capacity
 from replayproxy.detect.race_claims import Claims, Declared, Refusals, Rule, claims
 from replayproxy.detect.race_double import Double, doubles
 from replayproxy.detect.race_findings import Told, double_claim, settled, settled_over, too_many
+from replayproxy.detect.race_habits import Habits, ever_held
 from replayproxy.detect.race_names import is_holder
 from replayproxy.detect.race_row import Crossed, came_through, crossed
 from replayproxy.detect.timeline import Timeline
@@ -46,7 +49,10 @@ class Races:
         self._fulls = Fulls()
         self._steps = Steps()
         self._shared: set[Rule] = set()  # cells that were granted to a second one when the first had it
+        self._windows: list[Window] = []
         self._kept: set[Kept] = set()
+        self._habits = Habits()
+        self._held: set[tuple[str, str, str]] = set()  # columns in which some snapshot shows a holder
         self._conditions: set[str] = set()  # environments that refused a write for the version it demanded
         self._candidates: list[Settle] = []
         self._pairs: list[tuple[Settle, frozenset[tuple[str, int]]]] = []  # of writes that a lost one may explain
@@ -84,6 +90,7 @@ class Races:
         self._refusals.note(timeline, own, held, self._declared)
         self._fulls.note(timeline, own)
         self._steps.note(timeline)
+        self._habits.note(timeline)
         self._conditions |= {op.env for op in own if op.status == 412 or (op.status == 409 and op.condition)}
 
     def _alone(self, told: Told, timeline: Timeline, own: Sequence[Op]) -> int:
@@ -94,11 +101,10 @@ class Races:
             if isinstance(one, Kept):
                 self._kept.add(one)
             else:
-                column = Kept(env=one.op.env, table=one.row.table, column=one.columns[0])
-                self._add(partial(self._if_kept, lost_write(told, timeline, one), (column,)))
+                self._add(partial(self._if_lost, lost_write(told, timeline, one), one))
         for back in taken_back(timeline):
             if back.op.episode == told.episode:
-                self._add(partial(_sure, lost_write(told, timeline, back)))
+                self._add(partial(self._unless_derived, lost_write(told, timeline, back), back))
         for done in refused_but_done(timeline):
             if done.op.episode == told.episode:
                 self._add(partial(_sure, done_all_the_same(told, done)))
@@ -110,15 +116,19 @@ class Races:
             if (done.op.episode, done.op.seq) not in repeated:
                 self._add(partial(_sure, done_all_the_same(told, done)))
         for phantom in phantoms(timeline, own):
-            self._add(partial(_sure, held_by_nobody(told, phantom)))
+            of = phantom.refused.env, phantom.row.table, phantom.column
+            if ever_held(timeline, *of[1:]):
+                self._held.add(of)
+            self._add(partial(self._if_held, held_by_nobody(told, phantom), of))
         for both in ignored(timeline):
             if both.second.episode == told.episode:
-                given = bool(both.second.condition)
+                given = bool(both.second.condition and both.first.tag and both.second.tag)
                 found = {strict: ignored_condition(told, both, strict=strict) for strict in (False, True)}
                 self._add(partial(self._condition, found, both.second.env, given))
         for window in windows(timeline):
             last = max((*window.done, *window.open), key=lambda op: op.fwd)
             if last.episode == told.episode:
+                self._windows.append(window)
                 self._add(partial(self._sum, told, window, last))
         return compared
 
@@ -127,6 +137,7 @@ class Races:
         self._doubles(told, timeline, held)
         for over in over_capacity(timeline):
             wronged = [op for op in over.wronged if op.episode == told.episode]
+            self._fulls.let_in(over)
             if wronged:
                 finding = too_many(told, over, wronged)
                 self._add(partial(self._over, finding, over))
@@ -177,8 +188,28 @@ class Races:
         """Only a column that some write was seen to set is known to be what the answers say it is."""
         return finding if self._kept.issuperset(columns) else None
 
+    def _if_lost(self, finding: Finding, lost: Lost) -> Finding | None:
+        """A row that a DELETE leaves is lost only where one was seen to go: rows may be marked as deleted."""
+        column = Kept(env=lost.op.env, table=lost.row.table, column=lost.columns[0], gone=lost.value == ABSENT)
+        return self._unless_derived(finding, lost) if column in self._kept else None
+
+    def _unless_derived(self, finding: Finding, lost: Lost) -> Finding:
+        """What a PATCH of other columns does by right to this one is no proof of a loss."""
+        patched = any(rival.method == "PATCH" for rival in lost.rivals)
+        doubt = self._habits.doubt(lost.op.env, lost.row.table, lost.columns[0], lost.old) if patched else ""
+        if not doubt or finding.grade is not Grade.PROVEN:
+            return finding
+        return replace(finding, grade=Grade.SUSPECTED, cannot_say=f"{finding.cannot_say}; {doubt}")
+
+    def _if_held(self, finding: Finding, of: tuple[str, str, str]) -> Finding | None:
+        """Where no snapshot of the run ever shows a holder, the environment may keep them elsewhere."""
+        if of in self._held or finding.grade is not Grade.PROVEN:
+            return finding
+        doubt = f"whether {of[2]} is kept in this state at all: no snapshot ever shows a holder"
+        return replace(finding, grade=Grade.SUSPECTED, cannot_say=f"{finding.cannot_say}; {doubt}")
+
     def _over(self, finding: Finding, over: Over) -> Finding | None:
-        return settled_over(finding, over, self._run, self._fulls.of(over))
+        return settled_over(finding, over, self._run, self._fulls.of(over), lawful=self._fulls.lawful(over))
 
     def _condition(self, found: dict[bool, Finding], env: str, given: bool) -> Finding:
         return found[given or env in self._conditions]
@@ -196,6 +227,9 @@ class Races:
     def findings(self) -> Iterator[Finding]:
         """All of the run, once it was swept; of what one exchange suffered, the first that was found."""
         told: set[tuple[Kind, frozenset[tuple[str, int]]]] = set()
+        for window in self._windows:
+            self._steps.fit(window)
+        self._windows.clear()
         for settle in self._candidates:
             finding = settle()
             if finding is not None and (finding.kind, finding.covers) not in told:

@@ -18,7 +18,7 @@ from replayproxy.detect.lost_write import may_set
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import PRESENCE, Effect, Op
 from replayproxy.detect.race_claims import TAKEN, row_of
-from replayproxy.detect.race_names import empty, is_holder
+from replayproxy.detect.race_names import empty, is_holder, live
 from replayproxy.detect.timeline import Change, Timeline, cell
 
 
@@ -39,7 +39,7 @@ def refused_but_done(timeline: Timeline) -> Iterator[Done]:
     """Changes that only a refused write explains: it was alone between two snapshots, and they are its words."""
     for change in timeline.changes:
         op = change.by
-        if op is None or not op.refused or not isinstance(change.after, Mapping):
+        if op is None or not op.refused or not isinstance(change.after, Mapping) or _declined(change):
             continue
         named = change.row in op.about or (change.before is None and _place_of(op) == change.row.table)
         columns = [c for c in sorted(op.asked) if _became(change, c, op.asked[c])]
@@ -50,6 +50,11 @@ def refused_but_done(timeline: Timeline) -> Iterator[Done]:
                 op=op, row=change.row, column=columns[0], was=before.get(columns[0]),
                 value=change.after.get(columns[0]), before=change.gap, after=change.gap + 1,
             )  # fmt: skip
+
+
+def _declined(change: Change) -> bool:
+    """Whether it is the record of an attempt: a row that came, and says itself that it does not count."""
+    return change.before is None and not live(change.after)
 
 
 def _place_of(op: Op) -> str | None:
@@ -71,7 +76,7 @@ def failed_but_done(timeline: Timeline, own: Sequence[Op]) -> Iterator[Done]:
     told: set[tuple[str, int]] = set()
     for change in timeline.changes if failed else ():
         of_this = [op for op in change.possible if (op.episode, op.seq) in failed and _scalars(op.asked)]
-        for op in of_this if isinstance(change.after, Mapping) else ():
+        for op in of_this if isinstance(change.after, Mapping) and not _declined(change) else ():
             place = op.episode, op.seq
             named = change.row in op.about or (change.before is None and _place_of(op) == change.row.table)
             columns = [c for c in sorted(_scalars(op.asked)) if _became(change, c, op.asked[c])]
@@ -127,10 +132,10 @@ def applied_twice(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
 
 def _same_key(timeline: Timeline, own: Sequence[Op]) -> Iterator[Twice]:
     """One request with one key, granted twice, with a row for each."""
-    seen: dict[tuple[str, str], tuple[Op, Row]] = {}
+    seen: dict[tuple[str, str, int], tuple[Op, Row]] = {}
     for op in sorted((op for op in own if op.ok and op.once and op.method == "POST"), key=lambda op: op.fwd):
         made = next((row for row, column in op.sets if column == PRESENCE), None)
-        first = seen.setdefault((op.target, op.once), (op, made)) if made is not None else None
+        first = seen.setdefault((op.target, op.once, op.who), (op, made)) if made is not None else None
         if first is None or made is None or first[1] == made or first[0].asked != op.asked:
             continue
         for index in range(_first_after(timeline, op.end), len(timeline.shots)):
@@ -198,6 +203,8 @@ def phantoms(timeline: Timeline, own: Sequence[Op]) -> Iterator[Phantom]:
     for op in own:
         row = row_of(op)
         if row is None or op.status not in TAKEN or not op.refused or not timeline.shows(row):
+            continue
+        if timeline.writes.answered_before(op):
             continue
         for column, holder in op.said.items():
             if is_holder(column) and not empty(holder) and not isinstance(holder, list | dict):

@@ -192,22 +192,43 @@ def _in_its_own_row(timeline: Timeline, change: Change) -> Iterator[Over]:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """A refusal. `exact`: it came when there was room for no more, and not only when more than that were there."""
+
+    episode: str
+    seq: int
+    exact: bool
+
+
 class Fulls:
     """The rules that the environment has shown: it refused what would have been one too many."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, str], tuple[str, int]] = {}
+        self._seen: dict[tuple[str, str, str], Full] = {}
+        self._beyond: set[tuple[str, str, str]] = set()  # of which more were let in than there is room for, in turn
 
     def note(self, timeline: Timeline, own: Sequence[Op]) -> None:
         for op in own:
-            if op.status not in TAKEN or not op.refused or not timeline.shots:
+            if op.status not in TAKEN or not op.refused or not timeline.shots or timeline.writes.answered_before(op):
                 continue
             for thing in _meant(timeline, op):
-                for table, surely in _full(timeline, thing, op):
+                for table, surely, exact in _full(timeline, thing, op):
                     for name in (table, shape(op, thing)) if surely else (shape(op, thing),):
-                        self._seen.setdefault((op.env, thing.table, name), (op.episode, op.seq))
+                        full = Full(episode=op.episode, seq=op.seq, exact=exact)
+                        key = op.env, thing.table, name
+                        if exact or key not in self._seen:
+                            self._seen[key] = full
 
-    def of(self, over: Over) -> tuple[str, int] | None:
+    def let_in(self, over: Over) -> None:
+        """Notes that one too many was let in with nobody beside it: there may be a policy."""
+        if not over.overlap and over.holders:
+            self._beyond.add(_rule(over))
+
+    def lawful(self, over: Over) -> bool:
+        return bool(over.holders) and _rule(over) in self._beyond
+
+    def of(self, over: Over) -> Full | None:
         """The exchange that was refused while such rows filled such a thing, or that asked what made one of them."""
         names = [over.holders[0].table] if over.holders else []
         names += [shape(op, over.thing) for op in over.makers]
@@ -230,19 +251,35 @@ def shape(op: Op, thing: Row) -> str:
     return f"{op.method} {op.target.partition('?')[0]}".replace(f"/{thing.key}", "/*")
 
 
-def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[tuple[str, bool]]:
+def _rule(over: Over) -> tuple[str, str, str]:
+    return over.makers[0].env, over.thing.table, over.holders[0].table
+
+
+def _full(timeline: Timeline, thing: Row, op: Op) -> Iterator[tuple[str, bool, bool]]:
     """The tables of which, by a snapshot beside the refusal, as many rows refer to the thing as it has room for, or
-    more; and whether that says that they hold it: by the table's name, or because they are exactly so many."""
-    for index in timeline.near(op.fwd, op.end):
+    more; whether that says that they hold it: by the table's name, or because they are exactly so many; and whether
+    they are: a service that lets in some more than there is room for refuses too, but later."""
+    near = list(timeline.near(op.fwd, op.end))
+    beyond: dict[str, dict[int, int]] = defaultdict(dict)  # table -> snapshot -> how many more than there is room for
+    for index in near:
         room = room_for(timeline, thing, index)
         if room is None or is_room(_short(thing.table)):
             continue
         for table, rows in timeline.states.rows(timeline.shots[index].root).items():
             if table != thing.table:
-                held = sum(live(row) and _refers(row, thing) for row in rows.values())
-                named = counts_holders(_short(thing.table), _short(table))
-                if held >= room[1]:
-                    yield table, named or held == room[1]
+                beyond[table][index] = sum(live(row) and _refers(row, thing) for row in rows.values()) - room[1]
+    for table, by_index in beyond.items():
+        if max(by_index.values()) >= 0:
+            full = [index for index, more in by_index.items() if more == 0]
+            exact = len(full) == 2 or any(not _others(timeline, op, index) for index in full)
+            yield table, bool(full) or counts_holders(_short(thing.table), _short(table)), exact
+
+
+def _others(timeline: Timeline, op: Op, index: int) -> bool:
+    """Whether another write ran between the snapshot and the refusal: more may have come, and be gone again."""
+    first, last = min(op.fwd, timeline.line.begun[index]), max(op.end, timeline.line.done[index])
+    others = [*timeline.writes.within(first, last), *timeline.writes.floating]
+    return any(other is not op and not other.refused and other.fwd <= last for other in others)
 
 
 def _refers(row: Any, thing: Row) -> bool:

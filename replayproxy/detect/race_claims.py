@@ -166,6 +166,8 @@ class Refusals:
             row = row_of(op)
             if row is None or op.status not in TAKEN or op.effect is not Effect.DONE or not timeline.shows(row):
                 continue
+            if timeline.writes.answered_before(op):
+                continue
             for column in _columns(timeline, op.env, row, declared):
                 asked = op.asked.get(column)
                 if empty(asked) and not _speaks_of_claims(op):

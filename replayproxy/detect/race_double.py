@@ -180,18 +180,19 @@ def mentions(content: Any, row: Row) -> bool:
 def _may_end(timeline: Timeline, row: Row, claims: Sequence[Claim]) -> str:
     """Why the first hold may have ended by itself before the last claim; "" it cannot have."""
     last = claims[-1].op
-    if last.end - claims[0].op.fwd < LONGEST_OVERLAP_NS:
-        return ""
+    short = last.end - claims[0].op.fwd < LONGEST_OVERLAP_NS
     for claim in claims[:-1]:
         for name in until({**_content(timeline, row), **claim.op.said}):
             value = claim.op.said.get(name)
+            if short and (empty(value) or not isinstance(value, str) or parse_text(value) is None):
+                continue  # when it ends is not told
             if empty(value) or not _later(value, last.wall + (last.end - last.fwd), last.wall):
                 return f"the hold may have ended by itself: the row has {name}"
     return ""
 
 
 def _content(timeline: Timeline, row: Row) -> Mapping[str, Any]:
-    content = timeline.row_at(row, len(timeline.shots) - 1)
+    content = timeline.row_at(row, len(timeline.shots) - 1) if timeline.shots else None
     return content if isinstance(content, Mapping) else {}
 
 

@@ -21,7 +21,7 @@ from replayproxy.detect.finding import (
 )
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.ops import Op
-from replayproxy.detect.race_capacity import Over
+from replayproxy.detect.race_capacity import Full, Over
 from replayproxy.detect.race_claims import Claim, Refusal
 from replayproxy.detect.race_double import Double
 from replayproxy.detect.stale_read import COVERAGE_GATE
@@ -178,7 +178,8 @@ def too_many(told: Told, over: Over, wronged: Sequence[Op]) -> Finding:
         run=told.run, episode=told.episode, lane=last.lane, pointer=pointer(over.thing, over.column),
         values=(over.room, plain(over.shown)), exchanges=tuple(witnesses), snapshots=told.at([over.index]),
         assumptions=(
-            f"each row of {over.holders[0].table} that is not cancelled holds one place of {over.thing.table}"
+            f"each row of {over.holders[0].table} that is not cancelled holds one place of {over.thing.table}, "
+            f"and no more than {over.column or 'one'} says may"
             if over.holders else f"{over.column} of {over.thing.table} is what it is called",
             told.assumed(),
         ),
@@ -204,16 +205,19 @@ def _spanned(told: Told, rival: Op | None, claim: Op, index: int) -> dict[str, A
     return {name: at for name, at in found.items() if at is not None}
 
 
-def settled_over(finding: Finding, over: Over, run: str, refused: tuple[str, int] | None) -> Finding | None:
-    """As `settled`: without a refusal, what came one after the other may be a policy; a guessed room is no proof."""
-    if refused is not None:
-        address = exchange_address(run, *refused)
+def settled_over(finding: Finding, over: Over, run: str, refused: Full | None, *, lawful: bool) -> Finding | None:
+    """As `settled`: without a refusal, what came one after the other may be a policy; a guessed room is no proof.
+    `lawful`: one too many was let in with nobody beside it."""
+    if refused is not None and refused.exact:
+        address = exchange_address(run, refused.episode, refused.seq)
         return replace(finding, ruled_out=(*finding.ruled_out, f"overbooking as a policy: {address} was refused"))
-    if not over.overlap or not over.named:
+    if refused is None and (not over.overlap or not over.named):
         return None
-    if over.column:
+    if over.overlap and over.named and over.column and not lawful:
         return finding
-    return replace(
-        finding, grade=Grade.SUSPECTED,
-        cannot_say=f"{finding.cannot_say}; how many may hold it: no snapshot says so, and no claim was refused",
-    )  # fmt: skip
+    doubt = "how many may hold it: no snapshot says so, and no claim was refused"
+    if refused is not None:
+        doubt = "how many may hold it: none was refused before more than that were there"
+    elif over.column:
+        doubt = "how many may hold it: one too many was let in with nobody beside it, and none was refused"
+    return replace(finding, grade=Grade.SUSPECTED, cannot_say=f"{finding.cannot_say}; {doubt}")

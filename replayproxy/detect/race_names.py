@@ -40,7 +40,8 @@ _ROOM = re.compile(r"room|table|hall|venue|vehicle|car|bus|office|building|house
 _OVER = frozenset(
     ["cancelled", "canceled", "released", "expired", "deleted", "void", "voided", "rejected", "refunded",
      "declined", "denied", "failed", "archived", "returned", "no_show", "waitlist", "waitlisted", "waiting",
-     "queued", "pending", "requested", "draft", "tentative", "ended", "closed", "inactive", "removed"]
+     "queued", "pending", "requested", "draft", "tentative", "ended", "closed", "inactive", "removed",
+     "error", "blocked", "invalid"]
 )  # fmt: skip
 _STATUS = ("status", "state")
 _ENDED = ("deleted_at", "cancelled_at", "canceled_at", "released_at", "removed_at", "returned_at", "ended_at")

@@ -21,14 +21,19 @@ SETTLED = 2 * SECOND
 """So long after Last-Modified, by the environment's own Date, another change would have moved it."""
 
 _CREDENTIALS = (b"authorization", b"cookie", b"x-api-key", b"api-key")
+_VIEWER = re.compile(
+    rb"(?:^|-)(?:tenant|org|organi[sz]ation|account|workspace|user|role|variant|experiment|language)(?:-|$)"
+)
 _HITS = (b"x-cache", b"x-cache-status", b"x-proxy-cache", b"cf-cache-status", b"cache-status")
 _HIT = re.compile(rb"\b(?:HIT|STALE|UPDATING|REVALIDATED)\b|;\s*hit\b", re.I)
 _TAG = re.compile(r'(W/)?("[^"]*")\Z')
 
 
 def requester(fields: Fields) -> tuple[bytes, ...]:
-    """Equal for requests with equal credentials."""
-    return tuple(value for name in _CREDENTIALS for value in all_fields(fields, name))
+    """Equal for requests with equal credentials, and equal in what else says for whom an answer is made."""
+    asked = [value for name in _CREDENTIALS for value in all_fields(fields, name)]
+    asked += [value for name, value in fields if _VIEWER.search(name.lower()) and name.lower() != b"user-agent"]
+    return tuple(asked)
 
 
 @dataclass(frozen=True, slots=True)

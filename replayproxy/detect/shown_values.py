@@ -24,7 +24,8 @@ MAX_NAMED = 20
 class ShownValues:
     """The findings of flows, one episode after the other."""
 
-    def __init__(self, source: Source, states: States, summaries: Mapping[str, Summary]) -> None:
+    def __init__(self, source: Source, states: States, summaries: Mapping[str, Summary], *, anew: bool = False) -> None:
+        self._anew = anew
         self._source = source
         self._summaries = summaries
         self._baselines = Baselines(states, summaries)
@@ -47,7 +48,7 @@ class ShownValues:
                 starts=tuple(
                     snapshot_address(self._source.run.name, reader.name, s) for s in reader.starts.values() if s.root
                 ),
-                lanes=len({exchange.lane for exchange in trace.exchanges}),
+                lanes=len({exchange.lane for exchange in trace.exchanges}), anew=self._anew,
             )  # fmt: skip
             found = finding(self._source.run.name, told)
             if found is not None:

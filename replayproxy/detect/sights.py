@@ -72,6 +72,7 @@ def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agre
         pair = Pair(op.env, table, place, column, op.query)
         if value == cell(content, column):
             agreement.agree(pair, value)
+            agreement.saw(pair, op.who, value)
         else:
             since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
             before = {held for at, held in timeline.values(one.row, column) if at <= index}

@@ -11,6 +11,7 @@ from replayproxy.detect.bracket import Bracket, Said, bracket_of
 from replayproxy.detect.finding import Grade
 from replayproxy.detect.ops import PRESENCE, Op
 from replayproxy.detect.sights import pair_of
+from replayproxy.detect.stale_doubts import own_view, ran_out, side_effect
 from replayproxy.detect.stale_read import COVERAGE_GATE, Stale
 from replayproxy.detect.timeline import Timeline
 from replayproxy.detect.token_order import Token
@@ -69,11 +70,11 @@ def grade_of(evidence: Evidence) -> tuple[Grade, str]:
         return Grade.PROVEN, ""
     if evidence.stale.by_token:
         return Grade.SUSPECTED, "only another read showed the later version: one of the two is out of date"
-    doubt = doubt_of(evidence.timeline, evidence.stale)
+    doubt = doubt_of(evidence.timeline, evidence.stale, evidence.agreement)
     return (Grade.SUSPECTED, doubt) if doubt else (Grade.PROVEN, "")
 
 
-def doubt_of(timeline: Timeline, stale: Stale) -> str:
+def doubt_of(timeline: Timeline, stale: Stale, agreement: Agreement) -> str:
     """What keeps the intervals alone from proving it; "" when nothing does."""
     total, explained = len(timeline.changes), timeline.explained
     if not timeline.shots:
@@ -88,7 +89,7 @@ def doubt_of(timeline: Timeline, stale: Stale) -> str:
         return stale.sight.doubt
     if stale.unknown_beside:
         return f"{stale.unknown_beside} other reads of this cell show a value that nobody wrote"
-    return ""
+    return side_effect(timeline, stale.sight) or ran_out(timeline, stale.sight) or own_view(timeline, stale, agreement)
 
 
 def assumptions(evidence: Evidence) -> Iterator[str]:

@@ -14,6 +14,7 @@ from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Trace
 from replayproxy.detect import stale_findings
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import Finding
+from replayproxy.detect.jobs import Jobs
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
 from replayproxy.detect.race import Races, declared
@@ -56,6 +57,7 @@ class Swept:
     tokens: Tokens = field(default_factory=Tokens)
     ledger: Ledger = field(default_factory=Ledger)
     provenance: Provenance = field(default_factory=Provenance)
+    jobs: Jobs = field(default_factory=Jobs)
     races: Races = field(default_factory=lambda: Races(""))
     validators: ValidatorPairs = field(default_factory=ValidatorPairs)
 
@@ -159,6 +161,7 @@ class Sweep:
         first = next((s for s in extract.snapshots if s.name == series.name), None)
         instance = instance_of(extract.span, series, first)
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
+        self.swept.jobs.note(timeline)
         self.swept.races.look(extract.summary.name, timeline, own)
         if judged.stale:
             self._keep(extract.summary.name, timeline, judged, seen)
@@ -168,7 +171,9 @@ class Sweep:
     def _keep(self, name: str, timeline: Timeline, judged: Judged, own: list[Op]) -> None:
         """Findings where all is known; the whole evidence only where it is not, because it is large."""
         agreement, tokens = self.swept.agreement, self.swept.tokens
-        if all(stale.credible(agreement, tokens) and _stands_alone(timeline, stale) for stale in judged.stale):
+        if all(
+            stale.credible(agreement, tokens) and _stands_alone(timeline, stale, agreement) for stale in judged.stale
+        ):
             run = self._source.run.name
             self.swept.stale += stale_findings.findings(run, name, timeline, judged, agreement, Tokens(), own)
         else:
@@ -244,11 +249,11 @@ def _in_order(shots: list[Shot]) -> list[Shot]:
     return found
 
 
-def _stands_alone(timeline: Timeline, stale: Stale) -> bool:
+def _stands_alone(timeline: Timeline, stale: Stale, agreement: Agreement) -> bool:
     """Whether no token can change the grade: which members are tokens is known only at the end of the run."""
     if stale.by_token or stale.against is not None:
         return False
-    return stale.token is None or not doubt_of(timeline, stale)
+    return stale.token is None or not doubt_of(timeline, stale, agreement)
 
 
 def _why_not(timeline: Timeline, judged: Judged, own: list[Op], *, known: bool) -> str:

@@ -68,6 +68,10 @@ class Writes:
         self.closed = [op for op in writes if op.end != NEVER]
         self.floating = [op for op in writes if op.end == NEVER]
         self._eventual = [op for op in self.closed if op.answered is not None and op.end > op.answered]
+        self._first_of_key: dict[tuple[str, str], Op] = {}
+        for op in writes:
+            if op.once:
+                self._first_of_key.setdefault((op.target, op.once), op)
         self._begins = [op.fwd for op in self.closed]
         self._latest: list[int] = []
         for op in self.closed:
@@ -82,6 +86,11 @@ class Writes:
             if self.closed[index].end >= begin:
                 found.append(self.closed[index])
         return found[::-1]
+
+    def answered_before(self, op: Op) -> bool:
+        """Whether it repeats an earlier one under its idempotency key: its answer may be that one's, from then."""
+        first = self._first_of_key.get((op.target, op.once))
+        return first is not None and (first.episode, first.seq) != (op.episode, op.seq)
 
     def acting(self, row: Row, instant: int) -> bool:
         """Whether a write that is declared to act after its answer may still be at it, and be about the row."""

@@ -87,6 +87,7 @@ def later(a: Rank | None, b: Rank | None) -> bool:
 @dataclass(slots=True)
 class _Score:
     rises: int = 0
+    leaps: bool = False  # a number that rises by a great part of itself: a checksum does, a version hardly
     wrong: bool = False  # it fell, stayed as it was at a change, or was set by a client
 
 
@@ -99,7 +100,7 @@ class Tokens:
     def holds(self, key: Key) -> bool:
         """Whether the recording shows that it rises at every change."""
         score = self._scores.get(key)
-        enough = MIN_RISES if _named(key) else MIN_RISES_UNNAMED
+        enough = MIN_RISES if _named(key) and not (score and score.leaps) else MIN_RISES_UNNAMED
         return score is not None and not score.wrong and score.rises >= enough
 
     def possible(self, key: Key) -> bool:
@@ -119,6 +120,7 @@ class Tokens:
         score = self._scores.setdefault(key, _Score())
         if later(new, old):
             score.rises += 1
+            score.leaps |= _leaps(old, new)
         else:
             score.wrong = True
 
@@ -164,6 +166,13 @@ class Tokens:
                 new = next(one.members for one in op.echoed if one.row == subject)
                 for name in old.keys() & new.keys() - op.asked.keys():
                     self.note(key_of(timeline, op, subject, name), old[name], new[name])
+
+
+def _leaps(old: Rank | None, new: Rank | None) -> bool:
+    if old is None or new is None or old.instant:
+        return False
+    step = new.value - old.value
+    return step > 1000 and step * 100 > new.value
 
 
 def _named(key: Key) -> bool:

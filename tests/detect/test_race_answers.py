@@ -107,10 +107,19 @@ TAKEN = exchange("POST", "/slots/a/book", sent={"holder": "me"}, status=409, bod
 
 def test_a_refusal_for_a_holder_that_the_state_never_had_is_a_phantom() -> None:
     hand = Hand()
-    hand.episode("e", [SHOWN, TAKEN], [(0, slots(None)), (30, slots(None))])
+    held = {"slots": {**slots(None)["slots"], "c": {"id": "c", "holder": "y"}}}
+    hand.episode("e", [SHOWN, TAKEN], [(0, held), (30, held)])
     (found,) = hand.findings()
     assert (found.kind, found.sub, found.grade) == (Kind.RACE, "phantom-conflict", Grade.PROVEN)
     assert [(w.role, w.address) for w in found.exchanges] == [("read", "r/e#1"), ("claim", "r/e#2")]
+
+
+def test_where_no_snapshot_ever_shows_a_holder_it_may_be_kept_elsewhere() -> None:
+    hand = Hand()
+    hand.episode("e", [SHOWN, TAKEN], [(0, slots(None)), (30, slots(None))])
+    (found,) = hand.findings()
+    assert (found.sub, found.grade) == ("phantom-conflict", Grade.SUSPECTED)
+    assert "no snapshot ever shows a holder" in found.cannot_say
 
 
 def test_it_said_available_is_no_finding_where_a_rivals_claim_can_have_come_between() -> None:
