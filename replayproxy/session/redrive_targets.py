@@ -267,7 +267,7 @@ def _recorded_spec(name: str, run: Run, config: Config, moved: Moved) -> str:
     """Raises CannotJudge when it cannot, or may not, be used here."""
     spec = aimed(config.snapshot.get(name) or run.snapshots.get(name, ""), moved)
     if not spec:
-        raise CannotJudge("its spec is not kept with the run")
+        raise CannotJudge(f"its spec came by the API and is not kept with the run: --snapshot {name}=SPEC")
     if "***" in spec:
         raise CannotJudge("its spec needs a secret")
     urls = re.findall(r"https?://[^\s,\"]+", spec) if spec.startswith("http:") else []

@@ -6,9 +6,11 @@ import socket
 
 import pytest
 
+from replayproxy.core.values import Run
 from replayproxy.drive.origin import is_loopback, origin
-from replayproxy.errors import WrongUsage
-from replayproxy.session.redrive_targets import aimed, elsewhere
+from replayproxy.errors import CannotJudge, WrongUsage
+from replayproxy.session.config import Config
+from replayproxy.session.redrive_targets import _recorded_spec, aimed, elsewhere
 
 LIVE = origin("http://127.0.0.1:8000")
 MOVED = {"app": (("http://127.0.0.1:9000",), LIVE)}
@@ -64,3 +66,10 @@ def test_an_authority_is_written_as_a_host_field_would(url: str, authority: str)
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(WrongUsage):
         origin(url)
+
+
+def test_a_snapshot_whose_spec_came_by_the_api_says_which_option_gives_it_again() -> None:
+    run = Run(key=0, name="r", opened_wall=1, envs={}, snapshots={"app": ""})
+    with pytest.raises(CannotJudge, match="--snapshot app=SPEC"):
+        _recorded_spec("app", run, Config(), {})
+    assert _recorded_spec("app", run, Config(snapshot={"app": "sqlite:app.db"}), {}) == "sqlite:app.db"
