@@ -348,14 +348,14 @@ class Retry(Flaw):
 
 
 class DoneThen500(Flaw):
-    """The booking is made, and the answer is 500."""
+    """The booking is made, and with probability `p` the answer is 500. Sent again with its key, it is made no more."""
 
     async def book(self, hotel: Hotel, request: web.BaseRequest, asked: Any) -> Answer:
-        row = await hotel.booked(request, asked)
-        if self.strikes():
-            self.told(hotel, cell=Cell("bookings", row["id"]))
-            return 500, {"error": {"code": "internal"}}, {}
-        return 201, {"data": row}, {}
+        answer = await super().book(hotel, request, asked)
+        if answer[0] != 201 or not self.strikes():
+            return answer
+        self.told(hotel, cell=Cell("bookings", answer[1]["data"]["id"]))
+        return 500, {"error": {"code": "internal"}}, {}
 
 
 class Roomy(Flaw):

@@ -69,10 +69,10 @@ def convincing(kind: str, grade: str) -> bool:
 
 
 def per_fault(scores: Iterable[Score]) -> float | None:
-    """Findings for each fault that was found."""
+    """Findings for each different thing that was told: more than 1, and some faults are told twice."""
     scores = list(scores)
-    found = sum(s.found for s in scores)
-    return sum(s.hits for s in scores) / found if found else None
+    told = sum(s.told for s in scores)
+    return sum(s.hits for s in scores) / told if told else None
 
 
 def summed(scores: Sequence[Score], part: str) -> Counter[tuple[str, str]]:

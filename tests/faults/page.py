@@ -24,13 +24,14 @@ def text(outcomes: Sequence[Outcome], seeds: str) -> str:
     parts = [
         words.LEAD.format(seeds=words.SEEDS[seeds], **_sizes(scores)),
         "## Targets\n\n" + words.TARGETS + "\n\n" + table(_targets(scores)),
-        words.CAUSES,
+        "## What was missed or wrong, and why\n\n" + words.CAUSES_LEAD + "\n\n" + table(_causes(scores)),
         "## Found, by fault, strength and lanes\n\n" + words.RECALL + "\n\n" + "\n\n".join(_recalls(scores)),
         "## Wrong findings\n\n" + words.PRECISION + "\n\n" + table(_precisions(scores)),
         "## Look-alikes\n\n" + words.CONTROLS + "\n\n" + table(_controls(scores)),
         "## Episodes without a fault\n\n" + words.CLEAN + "\n\n" + table(_clean(scores)),
         "## What each source of evidence buys\n\n" + words.ABLATION + "\n\n" + table(_ablation(outcomes)),
         "## Without a named reference\n\n" + words.UNNAMED + "\n\n" + table(_unnamed(outcomes)),
+        words.METAMORPHIC,
         words.TAIL,
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -87,6 +88,16 @@ ROWS: Sequence[tuple[str, float, Callable[[Score], bool], str]] = (
 )
 
 
+def _causes(scores: Sequence[Score]) -> Iterator[Sequence[object]]:
+    """Each fault or look-alike that was not got right in every cell, with the cause as far as it is known."""
+    yield "row", "fault", "missed", "wrong findings", "why"
+    for (row, fault), mine in _grouped(scores, lambda s: (s.plan.row, s.plan.fault)).items():
+        found, wrong = figures.recall(mine), sum(figures.summed(mine, "wrong").values())
+        if found.hits < found.n or wrong:
+            why = words.CAUSES.get((row, fault)) or words.CAUSES.get((row, ""), "not known")
+            yield f"({row})", fault, f"{found.n - found.hits} of {found.n}", wrong or "", why
+
+
 def _recalls(scores: Sequence[Score]) -> Iterator[str]:
     for row, name in words.ROWS.items():
         rows = [s for s in scores if s.plan.row == row and not s.plan.control]
@@ -110,6 +121,7 @@ def _of_row(scores: Sequence[Score]) -> Iterator[Sequence[object]]:
         yield (
             score.plan.env, score.plan.fault, score.plan.strength, _lanes(score), score.episodes,
             figures.recall([score]), figures.firm([score]).hits, "" if each is None else f"{each:.2f}",
+            score.first or "",
         )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class Score:
     plan: Plan
     best: list[str] = field(default_factory=list)
     hits: int = 0
+    told: int = 0  # different things that the hits tell: a fault, and the episode that it came from
     right: Counter[tuple[str, str]] = field(default_factory=Counter)
     aside: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -61,13 +62,14 @@ def scored(recorded: Recorded, judgement: Judgement | None = None, truth: Sequen
     claims = [claim_of(finding, exchanges) for finding in judgement.findings]
     met = [[unit for unit in truth if unit.met_by(claim) and claim.finding.kind in unit.kinds] for claim in claims]
     spoilt = _spoilt(recorded, marks(exchanges), truth)
-    struck = set()
+    struck, told = set(), set()
     for claim, hit in zip(claims, met, strict=True):
+        told |= {(id(unit), *{episode for episode, _ in claim.writes[:1]}) for unit in hit[:1]}
         aside = _aside(claim, spoilt, truth)
         _count(score, claim, hit, aside)
         if not hit and not aside and claim.finding.grade in CONVINCING:
             struck.add(claim.finding.episode)
-    score.struck = len(struck)
+    score.struck, score.told = len(struck), len(told)
     _units(score, truth, claims, met)
     order = {trace.episode.name: n for n, trace in enumerate(recorded.traces, 1)}
     score.first = min((order[c.finding.episode] for c, hit in zip(claims, met, strict=True) if hit), default=None)
