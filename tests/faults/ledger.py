@@ -112,10 +112,9 @@ class Ledger:
     def could_hold(self, cell: Cell, value: Any, since: int, until: int) -> bool:
         """Whether the cell may have held the value at some instant of [since, until]."""
         versions = self.history.get(cell.row, [])
-        ends = [*(version.hi for version in versions[1:]), NEVER]
-        first = versions[0].lo if versions else NEVER
-        if value_in(None, cell.column) == value and since <= first:
+        if value_in(None, cell.column) == value and since <= (versions[0].lo if versions else NEVER):
             return True
+        ends = [*(version.hi for version in versions[1:]), NEVER][: len(versions)]
         return any(
             version.lo <= until and end >= since and value_in(version.row, cell.column) == value
             for version, end in zip(versions, ends, strict=True)

@@ -34,6 +34,11 @@ def test_a_value_that_came_back_is_held_again() -> None:
     assert not ledger.could_hold(CELL, "a", 21, 29)
 
 
+def test_of_a_row_that_nobody_wrote_nothing_is_held() -> None:
+    assert not Ledger().could_hold(CELL, "a", 0, 5)
+    assert Ledger().could_hold(Cell("t", "k"), False, 0, 5)
+
+
 def test_a_row_is_there_from_its_making_to_its_deletion() -> None:
     ledger = told((10, 10, "a"), (20, 20, None))
     row = Cell("t", "k")
