@@ -266,13 +266,10 @@ class Gap(Flaw):
         row = await hotel.db.row(
             "UPDATE slots SET held_by = %s, version = version + 1 WHERE id = %s RETURNING *", who, key
         )
-        granted = [
-            v.mark for v in hotel.ledger.history[("slots", key)]
-            if v.row and v.row["held_by"] and episode_of(v.mark) == episode_of(MARK.get())
-        ]  # fmt: skip
-        if granted:
-            self.told(hotel, cell=Cell("slots", key, "held_by"), given=who, by=tuple(granted))
         hotel.note("slots", key, row, lo, order=row["version"])
+        granted = tuple(version.mark for version in await hotel.heard("slots", key, 1, row["version"]))
+        if granted:
+            self.told(hotel, cell=Cell("slots", key, "held_by"), given=who, by=granted)
         return 201, {"data": row}, {}
 
 
@@ -288,21 +285,19 @@ class WriteBack(Flaw):
         await asyncio.sleep(self.seconds)
         mine = {name: read[name] for name in ("rate", "state", "name") if name in read} | dict(wanted)
         answer = await super().change(hotel, request, table, key, mine, "")
-        self._lost(hotel, table, key, read, wanted)
+        await self._lost(hotel, table, key, read, wanted, answer[1]["data"]["version"])
         return answer
 
-    def _lost(self, hotel: Hotel, table: str, key: str, read: Row, wanted: Mapping[str, Any]) -> None:
+    async def _lost(
+        self, hotel: Hotel, table: str, key: str, read: Row, wanted: Mapping[str, Any], version: int
+    ) -> None:  # fmt: skip
         """Tells which changes of others, made since the row was read, were written over."""
-        versions = [v for v in hotel.ledger.history[table, key] if v.row]
-        mine = next(v for v in reversed(versions) if v.mark == MARK.get())
-        since = [v for v in versions if v.order % 1_000_000 > read["version"] and v.order < mine.order]
-        since = [v for v in since if v.order // 1_000_000 == mine.order // 1_000_000]
+        since = [v for v in await hotel.heard(table, key, read["version"], version) if v.row]
         for column in ("rate", "state"):
             before = since[-1].row[column] if since and since[-1].row else read[column]
-            if column not in wanted and since and before != read[column]:
-                lost = next(v.mark for v in reversed(since) if v.row and v.row[column] != read[column])
-                first = next(v.mark for v in since if v.row and v.row[column] == before)
-                self.told(hotel, cell=Cell(table, key, column), right=before, given=read[column], by=(first or lost,))
+            if column not in wanted and before != read[column]:
+                by = next(v.mark for v in since if v.row and v.row[column] == before)
+                self.told(hotel, cell=Cell(table, key, column), right=before, given=read[column], by=(by,))
 
 
 class Adds(Flaw):
@@ -316,15 +311,12 @@ class Adds(Flaw):
             "UPDATE accounts SET balance = %s, version = version + 1 WHERE id = %s RETURNING *",
             read["balance"] + amount, key,
         )  # fmt: skip
-        between = [v.mark for v in hotel.ledger.history[("accounts", key)] if _lies(v.order, read, row, hotel.epoch)]
-        if row["version"] != read["version"] + 1:
-            self.told(hotel, cell=Cell("accounts", key, "balance"), given=row["balance"], by=tuple(between))
         hotel.note("accounts", key, row, lo, order=row["version"])
+        between = await hotel.heard("accounts", key, read["version"], row["version"])
+        if row["version"] != read["version"] + 1:
+            lost = tuple(version.mark for version in between)
+            self.told(hotel, cell=Cell("accounts", key, "balance"), given=row["balance"], by=lost)
         return 200, {"data": row}, {}
-
-
-def _lies(order: int, read: Row, row: Row, epoch: int) -> bool:
-    return order // 1_000_000 == epoch and read["version"] < order % 1_000_000 < row["version"]
 
 
 class Retry(Flaw):

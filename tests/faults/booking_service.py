@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,16 @@ class Hotel:
             at -= 1
         versions.insert(at, version)
         self.flaw.owned(self, (table, key))
+
+    async def heard(self, table: str, key: str, after: int, before: int) -> list[Version]:
+        """The versions between two of this epoch. Who committed before may note it after: they are waited for."""
+        low, high = self.epoch * EPOCH + after, self.epoch * EPOCH + before
+        for _ in range(400):
+            found = [version for version in self.ledger.history[table, key] if low < version.order < high]
+            if len(found) >= before - after - 1:
+                break
+            await asyncio.sleep(0.005)
+        return found
 
     async def whole(self) -> dict[str, dict[str, Row]]:
         found: dict[str, dict[str, Row]] = {}
