@@ -115,8 +115,10 @@ class _Comparing:
         events, reasons, notes, compared = self._states()
         secrets = Secrets(exchange for side in self._sides for exchange in side.trace.exchanges)
         folding = Folding()
+        apart = []
         for step in self._steps(events, secrets):
             folding.add(step)
+            apart.append((step.a, step.b))
         roots = folding.roots(secrets.hide)
         reasons = [*self._reasons(compared), *reasons]
         incomplete = any(side.trace.episode.state is not EpisodeState.SEALED for side in self._sides)
@@ -136,6 +138,7 @@ class _Comparing:
             exchanges_compared=len(self._both),
             exchanges_different=len(self._found),
             snapshots_compared=compared,
+            apart=tuple(apart),
         )  # fmt: skip
 
     def _shown_examples(self, secrets: Secrets) -> dict[str, tuple[Example, ...]]:

@@ -131,7 +131,8 @@ class Comparison:
 
     `explained` counts differences by class (one that needs two explanations counts in both), `explained_detail` holds
     the first examples. `not_compared` counts headers that differ and are never judged. `notes` is what a reader has
-    to know beside the verdict, such as a snapshot that one side lacks.
+    to know beside the verdict, such as a snapshot that one side lacks. `apart` names every pair that differs, or whose
+    state after it does, as roots and folds do not: of what was folded they keep the first of its kind.
     """
 
     verdict: str
@@ -148,6 +149,7 @@ class Comparison:
     exchanges_compared: int = 0
     exchanges_different: int = 0
     snapshots_compared: int = 0
+    apart: tuple[tuple[int | None, int | None], ...] = ()
 
     @property
     def differences(self) -> int:

@@ -88,11 +88,10 @@ def pairwise(first: Trace, other: Trace, *, load: Load, rules: Sequence[Rule], t
 def _apart(first: Trace, comparison: Comparison) -> dict[str, int]:
     lanes = {e.seq: e.lane for e in first.exchanges}
     found: dict[str, int] = {}
-    for root in comparison.roots:
-        for seq in (root.a, *(fold.a for fold in root.folded)):
-            if seq in lanes:
-                lane = lanes[seq]
-                found[lane] = min(seq, found.get(lane, seq))
+    for seq, _ in comparison.apart:
+        if seq in lanes:
+            lane = lanes[seq]
+            found[lane] = min(seq, found.get(lane, seq))
     return found
 
 

@@ -160,6 +160,20 @@ def test_what_comes_after_an_odd_answer_of_the_first_episode_is_still_found() ->
     assert told(hand(counts(9, 1), counts(1, 1), counts(1, 1), counts(1, 7))) == [("e0", 1, 9), ("e3", 1, 7)]
 
 
+def test_who_differs_where_it_follows_from_a_difference_in_another_lane_is_not_counted_as_agreeing() -> None:
+    """e0 is odd in lane c, e1 and e2 are in lanes a and b: that they differ from e0 in c too is folded into that."""
+
+    def lanes(*numbers: int) -> list[Any]:
+        return [
+            score(number, 10.0 * at, lane=lane) for at, (lane, number) in enumerate(zip("abc", numbers, strict=True))
+        ]
+
+    usual = lanes(1, 1, 1)
+    found = told(hand(lanes(1, 1, 7), lanes(9, 8, 1), lanes(6, 5, 1), usual, usual))
+    assert ("e0", 1, 7) in found
+    assert not {"e3", "e4"} & {episode for episode, *_ in found}
+
+
 def test_every_one_of_several_odd_episodes_is_told_once_and_no_other() -> None:
     """Each number is odd in one episode only; whoever stands for the usual one is odd somewhere else."""
     episodes = [counts(*(9 if at == odd else 1 for at in range(6))) for odd in range(6)]
