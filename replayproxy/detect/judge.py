@@ -179,6 +179,10 @@ def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Co
         kind: by_name.get(name, swept.stale_coverage.get(name, "no exchanges"))
         for kind, by_name in swept.races.why.items()
     }
+    blind = [(one.name, n) for one in swept.summaries[name].series if (n := swept.races.unseen(one.name))]
+    if blind:
+        told = f"snapshots {blind[0][0]} never change, and show none of {blind[0][1]} acknowledged writes"
+        why = {kind: reason or f"{told}: do they read this state?" for kind, reason in why.items()}
     if not swept.summaries[name].exchanges:
         why |= dict.fromkeys(CHECKS, "no exchanges")
     return Coverage(

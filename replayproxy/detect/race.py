@@ -7,6 +7,7 @@ environment refuses a second claim and what an action adds, is asked at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,9 @@ from replayproxy.detect.race_row import Crossed, came_through, crossed
 from replayproxy.detect.timeline import Timeline
 
 ALONE = "one lane only"
+MANY_UNSEEN = 3
+"""So many acknowledged writes that no snapshot shows are not all lost: the snapshots are of something else."""
+
 NO_SNAPSHOTS = "no snapshots, and no two claims of one thing were granted"
 
 type Settle = Callable[[], Finding | None]
@@ -51,6 +55,8 @@ class Races:
         self._shared: set[Rule] = set()  # cells that were granted to a second one when the first had it
         self._windows: list[Window] = []
         self._kept: set[Kept] = set()
+        self._unseen: Counter[str] = Counter()  # by snapshots: acknowledged writes that these do not show
+        self._moved: set[str] = set()  # snapshots that were seen to differ from each other in an episode
         self._habits = Habits()
         self._held: set[tuple[str, str, str]] = set()  # columns in which some snapshot shows a holder
         self._conditions: set[str] = set()  # environments that refused a write for the version it demanded
@@ -91,6 +97,8 @@ class Races:
         self._fulls.note(timeline, own)
         self._steps.note(timeline)
         self._habits.note(timeline)
+        if timeline.changes:
+            self._moved.add(timeline.name)
         self._conditions |= {op.env for op in own if op.status == 412 or (op.status == 409 and op.condition)}
 
     def _alone(self, told: Told, timeline: Timeline, own: Sequence[Op]) -> int:
@@ -101,6 +109,7 @@ class Races:
             if isinstance(one, Kept):
                 self._kept.add(one)
             else:
+                self._unseen[timeline.name] += 1
                 self._add(partial(self._if_lost, lost_write(told, timeline, one), one))
         for back in taken_back(timeline):
             if back.op.episode == told.episode:
@@ -183,6 +192,10 @@ class Races:
         self._candidates.append(settle)
 
     # At the end of the run
+
+    def unseen(self, series: str) -> int:
+        """How many acknowledged writes snapshots do not show that never change: they may be of another state."""
+        return self._unseen[series] if series not in self._moved and self._unseen[series] >= MANY_UNSEEN else 0
 
     def _if_kept(self, finding: Finding, columns: Sequence[Kept]) -> Finding | None:
         """Only a column that some write was seen to set is known to be what the answers say it is."""
