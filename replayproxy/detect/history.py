@@ -10,9 +10,10 @@ nobody is known to have written give UNKNOWN, never a finding.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 NEVER = 1 << 63
@@ -28,12 +29,20 @@ class Version(NamedTuple):
     ref: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blind:
+class Blind(NamedTuple):
     """A write that may have set the register, to a value nobody knows."""
 
     inv: int
     end: int
+
+
+class Blinds:
+    """Such writes by time: one index serves every cell of which the same writes say nothing."""
+
+    def __init__(self, writes: Iterable[Blind] = ()) -> None:
+        self.writes = sorted(writes)
+        self.invs = [write.inv for write in self.writes]
+        self.latest = list(accumulate((write.end for write in self.writes), max))  # end among the first i + 1 of them
 
 
 class Reading(NamedTuple):
@@ -61,7 +70,7 @@ class History:
     """All that is known of one register. `runs`: (index of the first snapshot showing it, value), in order."""
 
     versions: Sequence[Version]
-    blind: Sequence[Blind]
+    blind: Blinds
     readings: Sequence[Reading]
     line: Line = NO_LINE
     runs: Sequence[tuple[int, str]] = ()
@@ -120,18 +129,11 @@ class _Register:
         self.writers: dict[str, list[int]] = {}
         for index, version in enumerate(self.versions):
             self.writers.setdefault(version.value, []).append(index)
-        self._index_blind(history.blind)
+        self.blind = history.blind
         self.established = [version.end for version in self.versions]
         self._sightings(history.readings)
         self._index_killers()
         self._known: dict[tuple[str, int, int], _Gone] = {}
-
-    def _index_blind(self, blind: Sequence[Blind]) -> None:
-        ordered = sorted(blind, key=lambda write: write.inv)
-        self.blind_invs = [write.inv for write in ordered]
-        self.blind_latest: list[int] = []  # the latest end among the first i + 1 of them
-        for write in ordered:
-            self.blind_latest.append(max(write.end, self.blind_latest[-1]) if self.blind_latest else write.end)
 
     def _sightings(self, readings: Sequence[Reading]) -> None:
         """Whoever showed a version proves that it had taken effect by then: if only one version can be meant."""
@@ -141,7 +143,7 @@ class _Register:
             self._sighted(value, self.line.done[index])
 
     def _sighted(self, value: str, end: int) -> None:
-        if bisect_right(self.blind_invs, end):
+        if bisect_right(self.blind.invs, end):
             return
         writers = self.writers.get(value, ())
         if writers and bisect_left(writers, bisect_right(self.invs, end)) == 1:
@@ -199,13 +201,13 @@ class _Register:
         possible = bisect_left(writers, bisect_right(self.invs, until))
         if not possible:
             return None
-        blind = bisect_right(self.blind_invs, until)
+        blind = bisect_right(self.blind.invs, until)
         found = self._known.get((value, possible, blind))
         if found is None:
             last = max(self.established[i] for i in writers[:possible])
             if blind:
                 # What overwrites the blind write that ended last has overwritten all of them.
-                last = max(last, self.blind_latest[blind - 1])
+                last = max(last, self.blind.latest[blind - 1])
             earliest = ALWAYS if blind else self.invs[writers[0]]
             found = _Gone(last, *self.overwritten(last, value), earliest)
             self._known[value, possible, blind] = found
@@ -238,5 +240,5 @@ class _Register:
         done = self.line.done[index]
         gone = self._gone(value, done)
         if gone is None:
-            return not bisect_right(self.blind_invs, done)
+            return not bisect_right(self.blind.invs, done)
         return gone.instant < self.line.begun[index]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
 
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.cells import MAX_ITEMS, Row
@@ -54,37 +56,42 @@ def _not_there(
     timeline: Timeline, reads: Sequence[Op], rows: set[Row], found: Mapping[tuple[Row, str], Sequence[Sight]]
 ) -> Iterator[tuple[Row, Sight]]:
     """Those whose request shows the row at another time."""
-    askers: dict[tuple[str, int], list[Op]] = defaultdict(list)
+    askers: dict[tuple[str, int], list[Asker]] = defaultdict(list)
     for op in reads:
         if op.method == "GET" and (op.rows or op.absent is not None or op.status == 200):
-            askers[op.target, op.who].append(op)
+            askers[op.target, op.who].append(Asker(op, frozenset(one.row for one in op.rows)))
+    longest = {asked: max(len(one.op.rows) for one in alike) for asked, alike in askers.items()}
     for row in rows:
         seen = {(sight.op.target, sight.op.who): sight for sight in found.get((row, PRESENCE), ())}
         for asked, sight in seen.items():
-            for op in _leaving_out(timeline, row, askers[asked]):
+            for op in _leaving_out(timeline, row, askers.get(asked, ()), longest.get(asked, 0)):
                 yield row, _absent(op, row, sight.pair)
 
 
-def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Op]) -> Iterator[Op]:
-    longest = max((len(op.rows) for op in askers), default=0)
-    for op in askers:
-        shorter = (
-            op.absent is None and len(op.rows) < min(longest, MAX_ITEMS) and all(one.row != row for one in op.rows)
-        )
-        if op.absent == row or (shorter and _as_shown(timeline, row, op, askers)):
+class Asker(NamedTuple):
+    """A request for one or more rows, and those that it was shown."""
+
+    op: Op
+    shown: frozenset[Row]
+
+
+def _leaving_out(timeline: Timeline, row: Row, askers: Sequence[Asker], longest: int) -> Iterator[Op]:
+    shown: list[Any] | None = None
+    for op, rows in askers:
+        if op.absent == row:
             yield op
+        elif op.absent is None and len(op.rows) < min(longest, MAX_ITEMS) and row not in rows and timeline.shows(row):
+            if shown is None:
+                shown = [content for one in askers if row in one.shown for content in _content(timeline, row, one.op)]
+            # Whether the row, when this list left it out, was what it was when the same list showed it.
+            for content in _content(timeline, row, op):
+                if content is not None and content in shown:
+                    yield op
 
 
-def _as_shown(timeline: Timeline, row: Row, op: Op, askers: Sequence[Op]) -> bool:
-    """Whether the row, when this list left it out, was what it was when the same list showed it."""
-    if not timeline.shows(row):
-        return False
-    contents = []
-    for asker in (op, *(other for other in askers if any(one.row == row for one in other.rows))):
-        near = list(timeline.near(asker.fwd, asker.end))
-        if near:
-            contents.append(timeline.row_at(row, near[0]))
-    return len(contents) > 1 and contents[0] is not None and any(content == contents[0] for content in contents[1:])
+def _content(timeline: Timeline, row: Row, op: Op) -> list[Any]:
+    """The row as the snapshot next to the request shows it; empty: there is no snapshot beside it."""
+    return [timeline.row_at(row, near) for near in islice(timeline.near(op.fwd, op.end), 1)]
 
 
 def _made(rows: set[Row], effects: Mapping[tuple[Row, str], Sequence[Written]]) -> dict[Row, Made]:

@@ -25,6 +25,11 @@ class Sight(NamedTuple):
     doubt: str = ""
 
     @property
+    def bare(self) -> bool:
+        """Whether it says no more than that the row is there."""
+        return self.column == PRESENCE or str(self.value) == self.row.key
+
+    @property
     def normal(self) -> str:
         return str(self.value) if self.column == PRESENCE else normal(self.value)
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replayproxy.detect.agreement import Agreement
+from replayproxy.detect.cell_history import Histories
 from replayproxy.detect.cells import Row, Shown
-from replayproxy.detect.history import ALWAYS, NO_LINE, Blind, History, Reading, State, Verdict, Version, judge
+from replayproxy.detect.history import ALWAYS, Reading, State, Verdict, judge
 from replayproxy.detect.missing import left_out, left_out_of_old_lists
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
 from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
-from replayproxy.detect.timeline import Timeline, Written, cell
+from replayproxy.detect.timeline import Timeline, cell
 from replayproxy.detect.token_order import Token, TokenOrder
 from replayproxy.detect.tokens import Tokens
 
@@ -71,15 +72,18 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
         # A 304 shows no value: whether a member is a column is learned from what was shown.
         learn(timeline, [op for op in reads if op.again is None], agreement)
     tokens.learn(timeline, own, episode)
-    effects = _effects(timeline)
-    rows = {row for row, _ in effects} | {change.row for change in timeline.changes}
+    histories = Histories(timeline)
+    effects, rows = histories.effects, histories.rows
     result.mapped = sum(as_the_state(timeline, op) for op in reads)
     sights = sights_of(timeline, reads, rows, agreement)
     for row, sight in [*left_out(timeline, reads, rows, agreement, sights, effects)]:
         sights[row, PRESENCE].append(sight)
     for (row, column), seen in sights.items():
-        history = _history(timeline, effects, row, column, seen)
-        verdicts = judge(history)
+        held = histories.steady(row, column)
+        if held is not None:
+            _count_steady(result, seen, held)
+            continue
+        verdicts = judge(histories.of(row, column, seen))
         unknown = sum(verdict.state is State.UNKNOWN for verdict in verdicts)
         for verdict in verdicts:
             _count(timeline, result, verdict, unknown)
@@ -88,7 +92,7 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
         seq, gone = one.sight.op.seq, one.sight.op.fwd - one.verdict.delta
         older[seq] = min(gone, older.get(seq, gone))
     for row, sight in left_out_of_old_lists(timeline, reads, rows, agreement, effects, older):
-        (verdict,) = judge(_history(timeline, effects, row, PRESENCE, [sight]))
+        (verdict,) = judge(histories.of(row, PRESENCE, [sight]))
         _count(timeline, result, verdict, 0)
     if rows:
         _ask_tokens(timeline, TokenOrder(timeline, own, rows, tokens), reads, rows, result)
@@ -103,13 +107,20 @@ def _count(timeline: Timeline, result: Judged, verdict: Verdict, unknown: int) -
         result.unknown += 1
     elif verdict.state is State.CURRENT:
         result.current += 1
-        result.bare += read.column == PRESENCE or str(read.value) == read.row.key
+        result.bare += read.bare
     else:
         stale = _stale(timeline, verdict, unknown)
         if _declared(timeline, stale):
             result.declared += 1
         else:
             result.stale.append(stale)
+
+
+def _count_steady(result: Judged, sights: Sequence[Sight], held: str) -> None:
+    current = [sight for sight in sights if sight.normal == held]
+    result.current += len(current)
+    result.bare += sum(sight.bare for sight in current)
+    result.unknown += len(sights) - len(current)
 
 
 # Version tokens
@@ -173,58 +184,7 @@ def _changed_by(timeline: Timeline, row: Row, shot: int) -> Op | None:
     return earlier[-1].by if earlier else None
 
 
-# What is known of a cell
-
-
-def _effects(timeline: Timeline) -> dict[tuple[Row, str], list[Written]]:
-    found: dict[tuple[Row, str], list[Written]] = defaultdict(list)
-    for written in timeline.effects():
-        found[written.row, written.column].append(written)
-    return found
-
-
-def _history(
-    timeline: Timeline,
-    effects: dict[tuple[Row, str], list[Written]],
-    row: Row,
-    column: str,
-    sights: Sequence[Sight],
-) -> History:
-    known = effects.get((row, column), [])
-    versions = [Version(inv=w.inv, end=w.end, value=w.value, ref=w.by) for w in known]
-    said = {(w.by.episode, w.by.seq) for w in known if w.by is not None}
-    if timeline.shows(row):
-        said |= timeline.accounted
-    writes = timeline.writes
-    blind = [op for op in writes.closed if (op.episode, op.seq) not in said]
-    blind += [op for op in writes.floating if (op.episode, op.seq) not in said and op.touches(row, writes.paths)]
-    if not timeline.shows(row):
-        versions += _found_at_first(timeline, sights)
-        if column == PRESENCE:
-            versions += _not_there_before(versions)
-    return History(
-        versions=versions,
-        blind=[Blind(inv=op.fwd, end=op.end) for op in blind],
-        readings=[Reading(fwd=s.op.fwd, up_end=s.op.end, value=s.normal, ref=s) for s in sights],
-        line=timeline.line if timeline.shows(row) else NO_LINE,
-        runs=timeline.values(row, column),
-    )
-
-
-def _found_at_first(timeline: Timeline, sights: Sequence[Sight]) -> list[Version]:
-    """Without snapshots: what all reads before the first write showed was there from the beginning."""
-    first = min((op.fwd for op in timeline.writes.all), default=None)
-    early = [sight for sight in sights if first is not None and sight.op.end < first]
-    if not early or len({sight.normal for sight in early}) != 1:
-        return []
-    return [Version(inv=ALWAYS, end=min(sight.op.end for sight in early), value=early[0].normal)]
-
-
-def _not_there_before(versions: Sequence[Version]) -> list[Version]:
-    """Without snapshots: a row that a POST made (201) had not been there."""
-    first = min(versions, key=lambda version: version.inv, default=None)
-    made = first is not None and first.ref is not None and (first.ref.method, first.ref.status) == ("POST", 201)
-    return [Version(inv=ALWAYS, end=first.inv - 1, value=ABSENT)] if made and first is not None else []
+# Stale reads
 
 
 def _stale(timeline: Timeline, verdict: Verdict, unknown: int) -> Stale:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from replayproxy.detect.history import NEVER, Blind, History, Line, Reading, State, Version, judge
+from replayproxy.detect.history import NEVER, Blind, Blinds, History, Line, Reading, State, Version, judge
 
 
 def write(inv: int, end: int, value: str) -> Version:
@@ -25,7 +25,7 @@ def states(history: History) -> list[State]:
 
 def test_a_read_of_the_old_value_after_the_write_ended_is_stale_by_at_least_the_time_between() -> None:
     history = History(
-        versions=[write(10, 20, "new")], blind=[], readings=[read(50, 60, "old")], line=START, runs=[(0, "old")]
+        versions=[write(10, 20, "new")], blind=Blinds(), readings=[read(50, 60, "old")], line=START, runs=[(0, "old")]
     )
     (verdict,) = judge(history)
     assert verdict.state is State.STALE
@@ -37,21 +37,25 @@ def test_a_read_of_the_old_value_after_the_write_ended_is_stale_by_at_least_the_
 def test_a_read_that_overlaps_the_write_may_return_either_value() -> None:
     for value in ("old", "new"):
         history = History(
-            versions=[write(10, 20, "new")], blind=[], readings=[read(15, 60, value)], line=START, runs=[(0, "old")]
+            versions=[write(10, 20, "new")],
+            blind=Blinds(),
+            readings=[read(15, 60, value)],
+            line=START,
+            runs=[(0, "old")],
         )
         assert states(history) == [State.CURRENT]
 
 
 def test_a_read_that_begins_at_the_very_instant_the_write_ended_is_not_stale() -> None:
     history = History(
-        versions=[write(10, 20, "new")], blind=[], readings=[read(20, 30, "old")], line=START, runs=[(0, "old")]
+        versions=[write(10, 20, "new")], blind=Blinds(), readings=[read(20, 30, "old")], line=START, runs=[(0, "old")]
     )
     assert states(history) == [State.CURRENT]
 
 
 def test_a_value_that_nobody_wrote_is_unknown_and_never_stale() -> None:
     history = History(
-        versions=[write(10, 20, "new")], blind=[], readings=[read(50, 60, "odd")], line=START, runs=[(0, "old")]
+        versions=[write(10, 20, "new")], blind=Blinds(), readings=[read(50, 60, "odd")], line=START, runs=[(0, "old")]
     )
     assert states(history) == [State.UNKNOWN]
 
@@ -59,7 +63,7 @@ def test_a_value_that_nobody_wrote_is_unknown_and_never_stale() -> None:
 def test_a_write_whose_answer_never_came_may_still_be_the_reason() -> None:
     history = History(
         versions=[write(10, NEVER, "a"), write(20, 30, "b")],
-        blind=[], readings=[read(50, 60, "a")], line=START, runs=[(0, "old")],
+        blind=Blinds(), readings=[read(50, 60, "a")], line=START, runs=[(0, "old")],
     )  # fmt: skip
     assert states(history) == [State.CURRENT]
 
@@ -67,7 +71,7 @@ def test_a_write_whose_answer_never_came_may_still_be_the_reason() -> None:
 def test_a_sighting_closes_a_write_whose_answer_never_came() -> None:
     history = History(
         versions=[write(10, NEVER, "a"), write(20, 30, "b")],
-        blind=[], readings=[read(12, 14, "a"), read(50, 60, "a")], line=START, runs=[(0, "old")],
+        blind=Blinds(), readings=[read(12, 14, "a"), read(50, 60, "a")], line=START, runs=[(0, "old")],
     )  # fmt: skip
     assert states(history) == [State.CURRENT, State.STALE]
 
@@ -75,7 +79,7 @@ def test_a_sighting_closes_a_write_whose_answer_never_came() -> None:
 def test_a_blind_write_after_the_last_known_one_leaves_the_read_alone() -> None:
     history = History(
         versions=[write(10, 20, "new")],
-        blind=[Blind(inv=30, end=40)], readings=[read(50, 60, "old")], line=START, runs=[(0, "old")],
+        blind=Blinds([Blind(inv=30, end=40)]), readings=[read(50, 60, "old")], line=START, runs=[(0, "old")],
     )  # fmt: skip
     assert states(history) == [State.CURRENT]
 
@@ -83,7 +87,7 @@ def test_a_blind_write_after_the_last_known_one_leaves_the_read_alone() -> None:
 def test_a_snapshot_after_the_blind_write_that_shows_another_value_rules_it_out() -> None:
     history = History(
         versions=[write(10, 20, "new")],
-        blind=[Blind(inv=30, end=40)],
+        blind=Blinds([Blind(inv=30, end=40)]),
         readings=[read(50, 60, "old")],
         line=Line(begun=(0, 42), done=(1, 44)),
         runs=[(0, "old"), (1, "new")],
@@ -96,7 +100,7 @@ def test_a_snapshot_after_the_blind_write_that_shows_another_value_rules_it_out(
 def test_snapshots_that_contradict_the_writes_silence_the_cell() -> None:
     # The state went back to "old" without a write that we saw: somebody else writes here.
     history = History(
-        versions=[write(10, 20, "new")], blind=[], readings=[read(50, 60, "old")],
+        versions=[write(10, 20, "new")], blind=Blinds(), readings=[read(50, 60, "old")],
         line=Line(begun=(0, 25, 70), done=(1, 26, 71)), runs=[(0, "old"), (1, "new"), (2, "old")],
     )  # fmt: skip
     assert states(history) == [State.UNKNOWN]
@@ -105,7 +109,7 @@ def test_snapshots_that_contradict_the_writes_silence_the_cell() -> None:
 def test_a_second_write_of_the_same_value_makes_it_current_again() -> None:
     history = History(
         versions=[write(10, 20, "new"), write(30, 40, "old")],
-        blind=[], readings=[read(50, 60, "old")], line=START, runs=[(0, "old")],
+        blind=Blinds(), readings=[read(50, 60, "old")], line=START, runs=[(0, "old")],
     )  # fmt: skip
     assert states(history) == [State.CURRENT]
 
@@ -154,7 +158,7 @@ def random_history(rng: random.Random) -> tuple[History, list[tuple[str, int, in
     snapshots.sort()
     history = History(
         versions=[write(b, e, v) for kind, b, e, v in ops if kind == "write"],
-        blind=[Blind(inv=b, end=e) for kind, b, e, _ in ops if kind == "blind"],
+        blind=Blinds(Blind(inv=b, end=e) for kind, b, e, _ in ops if kind == "blind"),
         readings=[read(b, e, v) for kind, b, e, v in ops if kind == "read"],
         line=Line(begun=[s[0] for s in snapshots], done=[s[1] for s in snapshots]),
         runs=[(i, s[2]) for i, s in enumerate(snapshots) if i == 0 or snapshots[i - 1][2] != s[2]],
@@ -202,7 +206,7 @@ def cached_history(rng: random.Random) -> tuple[History, list[tuple[str, int, in
             snapshots.append((begin, end, value))
     snapshots.sort()
     history = History(
-        versions=[write(b, e, v) for kind, b, e, v in ops if kind == "write"], blind=[],
+        versions=[write(b, e, v) for kind, b, e, v in ops if kind == "write"], blind=Blinds(),
         readings=[read(b, e, v) for kind, b, e, v in ops if kind == "read"],
         line=Line(begun=[s[0] for s in snapshots], done=[s[1] for s in snapshots]),
         runs=[(i, s[2]) for i, s in enumerate(snapshots) if i == 0 or snapshots[i - 1][2] != s[2]],
@@ -236,7 +240,9 @@ def test_the_verdicts_do_not_depend_on_the_scale_of_time() -> None:
                 Version(inv=v.inv * 10, end=v.end if v.end == NEVER else v.end * 10, value=v.value, ref=v.ref)
                 for v in history.versions
             ],
-            blind=[Blind(inv=b.inv * 10, end=b.end if b.end == NEVER else b.end * 10) for b in history.blind],
+            blind=Blinds(
+                Blind(inv=b.inv * 10, end=b.end if b.end == NEVER else b.end * 10) for b in history.blind.writes
+            ),
             readings=[read(r.fwd * 10, r.up_end * 10, r.value) for r in history.readings],
             line=Line(begun=[b * 10 for b in history.line.begun], done=[d * 10 for d in history.line.done]),
             runs=history.runs,
