@@ -156,14 +156,14 @@ def tokens(path: str) -> tuple[str, ...]:
 
 def leaves(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Every scalar, and every empty array or object, with its path of member names and indices."""
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from leaves(item, (*at, name))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from leaves(item, (*at, index))
-    else:
+    if not value or not isinstance(value, (dict, list)):
         yield at, value
+        return
+    for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if item and isinstance(item, (dict, list)):
+            yield from leaves(item, (*at, name))
+        else:
+            yield (*at, name), item
 
 
 def resolve(value: Any, path: str) -> Any:

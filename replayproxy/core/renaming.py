@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from replayproxy.core.jsonvalue import tokens as pointer_tokens
 from replayproxy.core.templates import is_parameter
@@ -57,11 +58,13 @@ class Renaming:
         return True
 
 
+@lru_cache(maxsize=4096)
 def snake(name: str) -> str:
     """`dealId` and `deal-id` as `deal_id`."""
     return _HUMP.sub("_", name).replace("-", "_").lower()
 
 
+@lru_cache(maxsize=4096)
 def singular(word: str) -> str:
     """One name for `deals`, `deal` and `Deal`; English plurals only, and the same for both runs at any rate."""
     text = snake(word)
@@ -72,6 +75,7 @@ def singular(word: str) -> str:
     return text[:-1] if text.endswith("s") and not text.endswith("ss") and len(text) > 2 else text
 
 
+@lru_cache(maxsize=4096)
 def is_digest(member: str) -> bool:
     """Whether a member's name says that its value is made from content: such a value is never a fresh id."""
     return bool(_DIGEST.search(snake(member)))

@@ -26,6 +26,7 @@ INNER = "(json)"
 """The token that stands in a pointer where a text is itself a JSON document and was compared as one."""
 
 _KEYS = ("id", "_id", "uuid", "guid", "key", "uid", "name", "slug", "path", "href", "url", "email", "code", "number")
+_PLAIN = frozenset({str, int, bool, type(None)})  # of one such type, what Python calls equal is one JSON value
 _MAX_TABLE = 4096  # likeness is worked out pair by pair in gaps of at most this product
 
 
@@ -78,7 +79,7 @@ class _Numbers:
         self._of: dict[tuple[int, bool], int] = {}
 
     def give(self, value: Any, of_a: bool) -> int:
-        if isinstance(value, dict | list):
+        if isinstance(value, (dict, list)):
             known = self._of.get((id(value), of_a))
             if known is None:
                 known = self._of[(id(value), of_a)] = self._number(self._shape(value, of_a))
@@ -99,7 +100,7 @@ def _scalar(value: Any) -> Any:
         return ("s", value)
     if value is None or isinstance(value, bool):
         return ("c", value is None, value is True)
-    if isinstance(value, int | Decimal):
+    if isinstance(value, (int, Decimal)):
         return ("n", jsonvalue.number_text(value))
     return ("x", repr(value))
 
@@ -122,7 +123,7 @@ class _Diff:
         elif isinstance(a, list) and isinstance(b, list):
             if self.exact.give(a, True) != self.exact.give(b, False):
                 self.elements(a, b, at, bt)
-        elif not isinstance(a, dict | list) and not isinstance(b, dict | list) and _scalar(a) == _scalar(b):
+        elif not isinstance(a, (dict, list)) and not isinstance(b, (dict, list)) and _scalar(a) == _scalar(b):
             return
         elif isinstance(a, str) and isinstance(b, str) and (inner := self.documents(a, b)):
             self.walk(*inner, (*at, INNER), (*bt, INNER))
@@ -147,11 +148,13 @@ class _Diff:
         renamed = self.renamed(a, b) if a.keys() != b.keys() else {}
         for name, value in a.items():
             if name in b:
-                self.walk(value, b[name], (*at, name), (*bt, name))
+                other = b[name]
+                if type(value) is not type(other) or type(value) not in _PLAIN or value != other:
+                    self.walk(value, other, (*at, name), (*bt, name))
             elif name in renamed:
-                other = renamed[name]
-                self.out.append(Change("key", (*at, name), (*bt, other), name, other))
-                self.walk(value, b[other], (*at, name), (*bt, other))
+                new = renamed[name]
+                self.out.append(Change("key", (*at, name), (*bt, new), name, new))
+                self.walk(value, b[new], (*at, name), (*bt, new))
             else:
                 self.out.append(Change("removed", (*at, name), (*bt, name), value, ABSENT))
         met = set(renamed.values())

@@ -143,11 +143,11 @@ class _Register:
             self._sighted(value, self.line.done[index])
 
     def _sighted(self, value: str, end: int) -> None:
-        if bisect_right(self.blind.invs, end):
+        writers = self.writers.get(value)
+        if writers is None or end >= self.established[writers[0]] or bisect_right(self.blind.invs, end):
             return
-        writers = self.writers.get(value, ())
-        if writers and bisect_left(writers, bisect_right(self.invs, end)) == 1:
-            self.established[writers[0]] = min(self.established[writers[0]], end)
+        if bisect_left(writers, bisect_right(self.invs, end)) == 1:
+            self.established[writers[0]] = end
 
     def _index_killers(self) -> None:
         """`killer[i]`: of the versions from i on, the one that was established first."""

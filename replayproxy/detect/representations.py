@@ -11,8 +11,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from replayproxy.core.canonical import all_fields, field, media_type
+from replayproxy.core.canonical import all_fields, by_name, field, media_type
 from replayproxy.core.times import SECOND, parse_text
 from replayproxy.core.values import Exchange, Fields, Outcome
 from replayproxy.detect.history import NEVER
@@ -31,9 +32,15 @@ _TAG = re.compile(r'(W/)?("[^"]*")\Z')
 
 def requester(fields: Fields) -> tuple[bytes, ...]:
     """Equal for requests with equal credentials, and equal in what else says for whom an answer is made."""
-    asked = [value for name in _CREDENTIALS for value in all_fields(fields, name)]
-    asked += [value for name, value in fields if _VIEWER.search(name.lower()) and name.lower() != b"user-agent"]
+    named = by_name(fields)
+    asked = [value for name in _CREDENTIALS for value in named.get(name, ())]
+    asked += [value for name, value in fields if _says_for_whom(name)]
     return tuple(asked)
+
+
+@lru_cache(maxsize=1024)
+def _says_for_whom(name: bytes) -> bool:
+    return bool(_VIEWER.search(name.lower())) and name.lower() != b"user-agent"
 
 
 @dataclass(frozen=True, slots=True)

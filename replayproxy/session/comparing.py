@@ -26,7 +26,8 @@ from replayproxy.storage import Reader, open_store
 WORTH = 64
 """Episodes below which starting a process costs more than it saves."""
 
-TRACES = 16
+FIRSTS = 8_000
+"""Exchanges of episodes that others are compared with, kept in the other process: one is asked for again and again."""
 
 
 @dataclass(slots=True)
@@ -78,13 +79,21 @@ class _Here:
     run: Run
     rules: tuple[Rule, ...]
     today: date | None
-    traces: OrderedDict[str, Trace] = field(default_factory=OrderedDict)
+    firsts: OrderedDict[str, Trace] = field(default_factory=OrderedDict)
+    kept: int = 0  # exchanges of `firsts`
 
     def trace(self, name: str) -> Trace:
-        found = self.traces.pop(name, None) or self.reader.trace(self.run, self.reader.episode(self.run, name))
-        self.traces[name] = found
-        if len(self.traces) > TRACES:
-            self.traces.popitem(last=False)
+        return self.reader.trace(self.run, self.reader.episode(self.run, name))
+
+    def first(self, name: str) -> Trace:
+        """An episode that others are compared with; those asked for longest ago are forgotten first."""
+        found = self.firsts.pop(name, None)
+        if found is None:
+            found = self.trace(name)
+            self.kept += len(found.exchanges)
+        self.firsts[name] = found
+        while self.kept > FIRSTS and len(self.firsts) > 1:
+            self.kept -= len(self.firsts.popitem(last=False)[1].exchanges)
         return found
 
 
@@ -100,5 +109,5 @@ def _open(path: str, run: str, rules: tuple[Rule, ...], today: date | None) -> N
 def _compared(first: str, other: str) -> Pairwise:
     (here,) = _here
     return pairwise(
-        here.trace(first), here.trace(other), load=here.reader.node, rules=here.rules, today=here.today
+        here.first(first), here.trace(other), load=here.reader.node, rules=here.rules, today=here.today
     )  # fmt: skip
