@@ -43,6 +43,7 @@ class _Step:
     step: Decimal = Decimal(0)
     agreed: int = 0
     heard: int = 0  # answers that seem to say so; they may show anybody's value, so they prove nothing
+    told: int = 0  # those of them that cannot say that it takes that much away
     fits: int = 0  # sums with others that came out right
     broken: bool = False
 
@@ -95,6 +96,8 @@ class Steps:
             if step.by in (None, (name, 1)) and (step.by or not step.agreed) and chained(answers, known):
                 step.by = name, 1
                 step.heard += sum(value - amount not in (0, value) for value, amount in answers)
+                there = known | {value for value, _ in answers}
+                step.told += sum(value - amount != 0 and value + amount not in there for value, amount in answers)
 
     def fit(self, window: Window) -> None:
         """Several additions that come out right beside each other say as much as each of them alone."""
@@ -160,7 +163,7 @@ class Steps:
     def agreed(self, action: Action) -> int:
         """How often the action was seen to do that: alone, or in a sum of two or more that came out right."""
         step = self._seen.get(action)
-        return 0 if step is None or step.broken else step.agreed + 2 * step.fits
+        return 0 if step is None or step.broken else step.agreed + 2 * step.fits + step.told // 2
 
     def known(self, action: Action) -> bool:
         step = self._seen.get(action)

@@ -87,7 +87,7 @@ def _sure(flow: Flow, told: Told) -> bool:
     if flow.canary:
         return flow.made.seq > 0
     state = told.baselines[flow]
-    if told.anew and not flow.made.sent and not state.begun:
+    if (told.anew or flow.perhaps_own) and not flow.made.sent and not state.begun:
         return False  # the reader may have been given it by a generator that began anew
     return state.free and state.kept and told.together is not Together.SHARED
 

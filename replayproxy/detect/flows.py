@@ -38,4 +38,5 @@ class Flow:
     pointer: str | None
     up_end: int
     canary: bool = False
+    perhaps_own: bool = False  # the reader had sent a write whose answer it never had: it may have been given it then
     form: str = ""

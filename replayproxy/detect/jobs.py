@@ -25,6 +25,9 @@ type Doing = tuple[str, str, str]
 """A kind of write: environment, method, template of the path."""
 
 
+_DOUBTED = frozenset({Kind.NONDETERMINISM, Kind.DIRTY_RESET, Kind.LOST_UPDATE, Kind.RACE})
+
+
 class Jobs:
     """Fed with every timeline of a run; asked at its end."""
 
@@ -55,15 +58,15 @@ class Jobs:
 
     def doubted(self, finding: Finding) -> Finding:
         """The finding, of a lower grade where it rests on such a column alone."""
-        if finding.grade is not Grade.PROVEN or finding.kind not in (Kind.NONDETERMINISM, Kind.DIRTY_RESET):
+        if finding.grade is not Grade.PROVEN or finding.kind not in _DOUBTED:
             return finding
         cells = self.cells()
         column = finding.pointer.rpartition("/")[2]
         if finding.kind is Kind.DIRTY_RESET:
             tables = {row.rpartition("/")[0] for row in finding.effect.get("rows", ())}
             known = finding.sub == "content" and bool(tables) and all((table, column) in cells for table in tables)
-        elif finding.pointer.startswith("state/"):
-            known = (finding.pointer.split("/")[1], column) in cells
+        elif finding.pointer.startswith("state/") or finding.kind is not Kind.NONDETERMINISM:
+            known = (finding.pointer.lstrip("/").removeprefix("state/").partition("/")[0], column) in cells
         else:
             known = column in {name for _, name in cells}
         if not known:

@@ -84,10 +84,9 @@ def judge_run(source: Source, *, given: Given | None = None) -> Judgement:
     siblings = Siblings(source, swept, references, near)
     findings += siblings.run(covered, _began_dirty(across.findings))
     findings = list(Hidden(source, swept.summaries).retold(findings, siblings.contradicted))
-    findings = [swept.jobs.doubted(finding) for finding in findings]
     told = frozenset(pair for finding in findings for pair in finding.covers)
     findings += swept.validators.findings(source.run.name, told)
-    findings += swept.races.findings()
+    findings = [swept.jobs.doubted(finding) for finding in (*findings, *swept.races.findings())]
     amended = [finding for finding in source.amend(findings) if finding.episode in swept.summaries]
     return _judgement(source, swept, across, siblings, amended, references)
 

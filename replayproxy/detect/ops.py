@@ -30,7 +30,7 @@ from replayproxy.detect.cells import (
 from replayproxy.detect.declared import fresh_for
 from replayproxy.detect.history import NEVER
 from replayproxy.detect.normal import normal
-from replayproxy.detect.representations import requester
+from replayproxy.detect.representations import viewer
 from replayproxy.detect.views import Views
 
 PRESENCE = ""
@@ -157,7 +157,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         validators=_validators(told_with) if whole else (), sets=sets, asked=asked,
         fresh_for=fresh_for(told_with), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
-        who=hash(requester(exchange.request.fields)),
+        who=hash(viewer(exchange.request.fields)),
         said=said, about=tables.named(exchange.request.target), condition=_field(asked_with, b"if-match"),
         tag=_field(told_with, b"etag"), once=_field(asked_with, b"idempotency-key"),
     )  # fmt: skip

@@ -44,6 +44,7 @@ class Own:
 
     values: set[int] = field(default_factory=set)
     flowed: set[int] = field(default_factory=set)
+    unanswered: bool = False  # it has sent a write and was not told what came of it
 
 
 class Provenance:
@@ -85,6 +86,7 @@ class Provenance:
             wiring = run.envs.get(exchange.env)
             writes = is_write(exchange.request, wiring.reads if wiring else ())
             self._request(episode, exchange, own, views, writes)
+            own.unanswered |= writes and (exchange.response is None or exchange.response.status >= 500)
             if exchange.response is not None and exchange.response.status < 500:
                 seen = views.of(exchange.response.fields, exchange.response.body)
                 self._answer(episode, exchange, own, seen, writes, judged)
@@ -157,7 +159,7 @@ class Provenance:
         self.flows.append(
             Flow(
                 value=text, made=made, episode=episode, seq=exchange.seq, lane=exchange.lane,
-                pointer=jsonvalue.pointer(*token.path), up_end=end, form=token.form,
+                pointer=jsonvalue.pointer(*token.path), up_end=end, form=token.form, perhaps_own=own.unanswered,
             )
         )  # fmt: skip
 

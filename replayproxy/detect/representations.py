@@ -31,11 +31,14 @@ _TAG = re.compile(r'(W/)?("[^"]*")\Z')
 
 
 def requester(fields: Fields) -> tuple[bytes, ...]:
-    """Equal for requests with equal credentials, and equal in what else says for whom an answer is made."""
+    """Equal for requests with equal credentials."""
     named = by_name(fields)
-    asked = [value for name in _CREDENTIALS for value in named.get(name, ())]
-    asked += [value for name, value in fields if _says_for_whom(name)]
-    return tuple(asked)
+    return tuple(value for name in _CREDENTIALS for value in named.get(name, ()))
+
+
+def viewer(fields: Fields) -> tuple[bytes, ...]:
+    """The same, and equal in what else says for whom an answer is made."""
+    return (*requester(fields), *(value for name, value in fields if _says_for_whom(name)))
 
 
 @lru_cache(maxsize=1024)
