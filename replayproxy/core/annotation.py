@@ -17,6 +17,9 @@ META = "meta."
 SETTABLE = ("reward", "outcome", "task", "seed", "attempt", "group")
 """Beside `meta.NAME`, any name."""
 
+DEPTH = 64
+"""Levels of a value of meta."""
+
 
 def settable(name: str) -> bool:
     """Whether an annotation may set this."""
@@ -39,16 +42,44 @@ def said(episode: Episode, name: str) -> Any:
 def fitting(name: str, value: Any) -> Any:
     """The value as the member holds it. Raises ValueError, with the reason, for one that it cannot hold."""
     if name.startswith(META):
+        if not _is_json(value, DEPTH):
+            raise ValueError(f"{name} is {_shown(value)}, which is no value of JSON, or too deep")
         return value
     if name == "reward":
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise ValueError(f"{name} is {value!r}, which is no number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+            raise ValueError(f"{name} is {_shown(value)}, which is no number")
         return float(value)
     if name in ("seed", "attempt"):
         return _whole(name, value)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{name} is {value!r}, which is no text")
+        raise ValueError(f"{name} is {_shown(value)}, which is no text")
     return str(value)
+
+
+def _is_json(value: Any, depth: int) -> bool:
+    """Tables hold instants, bytes and more, which a store or a reader of its JSON has no form for."""
+    if value is None or isinstance(value, str | bool):
+        return True
+    if isinstance(value, int | float):
+        return _is_finite(value)
+    if isinstance(value, list):
+        return depth > 0 and all(_is_json(item, depth - 1) for item in value)
+    if isinstance(value, dict):
+        fit = all(isinstance(key, str) and _is_json(item, depth - 1) for key, item in value.items())
+        return depth > 0 and fit
+    return False
+
+
+def _is_finite(value: int | float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer that no float holds
+        return False
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}.."
 
 
 def _whole(name: str, value: Any) -> int:
@@ -58,7 +89,7 @@ def _whole(name: str, value: Any) -> int:
             return int(value)
     elif isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1 and abs(value) < 2**63:
         return int(value)
-    raise ValueError(f"{name} is {value!r}, which is no whole number")
+    raise ValueError(f"{name} is {_shown(value)}, which is no whole number")
 
 
 def annotated(episode: Episode, values: Mapping[str, Any], *, source: str, wall: int) -> Episode:

@@ -42,11 +42,11 @@ def mask_table(
         return Masked(judged=judged, join=join, source=source, out=None, demands=demands, report=report)
     with WholeFile(out, like=source) as whole, table_file(source) as file:
         dropped = demands.how is How.DROP
-        written = TableOut(whole.file, file, {} if dropped else mask_columns(MASK, REASONS, EPISODE, VERDICT))
-        for table in tables(file):
-            marks = seen.rows(table, file.metadata.num_rows)
-            _write(written, table, marks, demands.how)
-        written.close()
+        columns = {} if dropped else mask_columns(MASK, REASONS, EPISODE, VERDICT)
+        with TableOut(whole.file, file, columns, whole.trouble) as written:
+            for table in tables(file):
+                marks = seen.rows(table, file.metadata.num_rows)
+                _write(written, table, marks, demands.how)
         kept = not report.failures(demands)
         if kept:
             whole.keep()

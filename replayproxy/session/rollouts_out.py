@@ -65,7 +65,7 @@ class WholeFile:
         try:
             self._file.write(data)
         except OSError as error:
-            raise self._trouble(error) from None
+            raise self.trouble(error) from None
 
     def keep(self) -> None:
         """Everything is on disk under its name when it returns."""
@@ -80,7 +80,7 @@ class WholeFile:
             self._part = None
             _sync(self._target.parent)
         except OSError as error:
-            raise self._trouble(error) from None
+            raise self.trouble(error) from None
 
     def _linked(self) -> Path:
         """Gives the unnamed file a hidden name, from which it is renamed: a link never replaces a file."""
@@ -104,7 +104,8 @@ class WholeFile:
         with self.path.open("wb") as out:
             shutil.copyfileobj(self._file, out, _BLOCK)
 
-    def _trouble(self, error: OSError) -> Exception:
+    def trouble(self, error: OSError) -> Exception:
+        """What an error of writing is for the user."""
         if isinstance(error, BrokenPipeError):
             return error
         return WorldTrouble(f"{self.path} cannot be written: {error.strerror}", hint="nothing was left of it")

@@ -5,9 +5,10 @@ Needs pyarrow (`replayproxy[parquet]`). Memory holds one row group, or of a larg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from replayproxy.core.shown import safe
@@ -44,12 +45,12 @@ def library() -> tuple[Any, Any]:
 
 @contextmanager
 def table_file(path: Path) -> Iterator[Any]:
-    """The file for reading, as pyarrow has it. Raises WrongUsage for what is no Parquet."""
+    """The file for reading, as pyarrow has it. Raises WrongUsage for what is no Parquet, early or late."""
     arrow, parquet = library()
     try:
         with parquet.ParquetFile(path, memory_map=False) as file:
             yield file
-    except arrow.ArrowInvalid as error:
+    except arrow.ArrowException as error:
         told = " ".join(str(error).split())
         raise WrongUsage(f"{safe(str(path))} is no Parquet that can be read: {safe(told)}") from None
     except OSError as error:
@@ -68,18 +69,36 @@ def tables(file: Any) -> Iterator[Any]:
 
 
 def documents(table: Any, names: Sequence[str]) -> list[Document]:
-    """The rows as objects of those columns that are there."""
-    found: list[Document] = table.select([name for name in names if name in table.column_names]).to_pylist()
-    return found or [{} for _ in range(table.num_rows)]
+    """The rows as objects of those columns that are there. Raises WrongUsage where two have one of the names."""
+    found: list[Document] = [{} for _ in range(table.num_rows)]
+    for name in names:
+        at = table.schema.get_all_field_indices(name)
+        if len(at) > 1:
+            raise WrongUsage(f"two columns are named {safe(name)}", hint="name the one that is meant otherwise")
+        for document, value in zip(found, _values(table.column(at[0])) if at else (), strict=False):
+            document[name] = value
+    return found
+
+
+def _values(column: Any) -> list[Any]:
+    """What Python has no value for (an instant to the nanosecond, a day before the year 1) is nothing."""
+    arrow, _ = library()
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError, arrow.ArrowException):
+        return [None] * len(column)
+    return found
 
 
 class TableOut:
     """Writes tables of a file with columns added, in the place of those of the same name, or last. What the schema says
-    beside the columns (its metadata) stays."""
+    beside the columns (its metadata) stays. `trouble`: the error that one of writing becomes."""
 
-    def __init__(self, out: Any, source: Any, columns: dict[str, Any]) -> None:
+    def __init__(
+        self, out: Any, source: Any, columns: dict[str, Any], trouble: Callable[[OSError], Exception]
+    ) -> None:  # fmt: skip
         self._arrow, parquet = library()
-        self._columns = columns
+        self._columns, self._trouble = columns, trouble
         self.schema = source.schema_arrow
         for name, kind in columns.items():
             added = self._arrow.field(name, kind)
@@ -102,11 +121,32 @@ class TableOut:
 
     def _put(self, table: Any) -> None:
         if table.num_rows:
-            self._writer.write_table(table.cast(self.schema), row_group_size=table.num_rows)
+            with self._told():
+                self._writer.write_table(table.cast(self.schema), row_group_size=table.num_rows)
 
     def close(self) -> None:
         """The file is whole when it returns."""
-        self._writer.close()
+        with self._told():
+            self._writer.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._trouble(error) from None
+
+    def __enter__(self) -> TableOut:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        with suppress(Exception):
+            self._writer.close()  # else it would write its last bytes when it is collected, into a file that is closed
 
 
 def mask_columns(mask: str, reasons: str, episode: str, verdict: str) -> dict[str, Any]:

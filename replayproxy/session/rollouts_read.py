@@ -30,6 +30,6 @@ def _rows(source: Path, names: Sequence[str]) -> Iterator[tuple[int, Document]]:
         columns = [name for name in names if name in file.schema_arrow.names] if names else None
         number = 0
         for batch in file.iter_batches(batch_size=rollouts_parquet.ROWS if names else 64, columns=columns):
-            for document in batch.to_pylist() or [{} for _ in range(batch.num_rows)]:
+            for document in rollouts_parquet.documents(batch, list(dict.fromkeys(columns or batch.schema.names))):
                 number += 1
                 yield number, document

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -124,3 +126,43 @@ def test_without_pyarrow_it_is_said_what_to_install(call: Call, shop: Path, monk
     told = call("mask", "mixed", "r.parquet", *ON)
     assert told.code == 2
     assert told.err == "replayproxy: Parquet needs pyarrow -> pip install 'replayproxy[parquet]'\n"
+
+
+def test_a_column_that_python_has_no_value_for_is_no_key_and_stays(call: Call, shop: Path) -> None:
+    arrow = module("pyarrow")
+    at = arrow.array([2**62 + 1] * 5, type=arrow.timestamp("ns"))
+    table = arrow.table({"rollout": [f"e{n}" for n in range(5)], "at": at})
+    module("pyarrow.parquet").write_table(table, shop / "r.parquet")
+    assert call("mask", "mixed", "r.parquet", *ON).code == 0
+    assert read(shop / "r.masked.parquet")["at"].equals(table["at"])
+    told = call("mask", "mixed", "r.parquet", "--on", "at=episode")
+    assert (told.code, "5 of 5 rows are not of one episode" in told.text) == (3, True)
+    assert call("annotate", "mixed", "r.parquet", *ON, "--set", "meta.at=at").code == 3
+
+
+@pytest.mark.parametrize("name", ["rollout", "mask_sample"])
+def test_two_columns_of_one_name_are_refused(call: Call, shop: Path, name: str) -> None:
+    arrow = module("pyarrow")
+    column = arrow.array([f"e{n}" for n in range(5)])
+    table = arrow.Table.from_arrays([column, column, column], names=["rollout", name, name])
+    module("pyarrow.parquet").write_table(table, shop / "r.parquet")
+    told = call("mask", "mixed", "r.parquet", *ON)
+    assert told.code == 2
+    assert f"replayproxy: two columns are named {name} " in told.err
+    assert not (shop / "r.masked.parquet").exists()
+
+
+def test_a_table_that_cannot_be_written_to_the_end_is_trouble_with_the_world(call: Call, shop: Path) -> None:
+    call("check", "mixed")
+    written(
+        shop / "r.parquet", [{"rollout": f"e{n % 5}", "x": os.urandom(4000)} for n in range(500)], row_group_size=50
+    )
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limit[1]))
+    try:
+        told = call("mask", "mixed", "r.parquet", *ON)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert told.code == 5
+    assert "r.masked.parquet cannot be written" in told.err
+    assert not [path for path in shop.iterdir() if "masked" in path.name or path.suffix == ".part"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -76,3 +77,22 @@ def test_what_does_not_fit_is_refused(name: str, value: object) -> None:
 def test_what_may_be_set() -> None:
     assert all(map(settable, ("reward", "outcome", "task", "seed", "attempt", "group", "meta.x", "meta.a.b")))
     assert not any(map(settable, ("state", "episode", "meta", "meta.", "metax", "", "opened")))
+
+
+DEEP: list[object] = []
+for _ in range(100):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reward", 10**400), ("reward", float("inf")), ("reward", True), ("seed", float("inf")), ("task", b"x"),
+        ("meta.x", b"x"), ("meta.x", timedelta(1)), ("meta.x", datetime(2026, 1, 1, tzinfo=UTC)), ("meta.x", DEEP),
+        ("meta.x", [float("nan")]), ("meta.x", {1: 2}), ("meta.x", 10**400),
+    ],
+)  # fmt: skip
+def test_what_no_member_holds_is_refused_with_the_reason(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} is ") as refused:
+        fitting(name, value)
+    assert len(str(refused.value)) < 160
