@@ -67,8 +67,12 @@ def take_recorder(directory: Path) -> int:
         raise StoreTrouble(
             f"another recorder (pid {pid}) is writing to {directory}", hint="stop it, or record with another --store"
         )
-    os.ftruncate(held, 0)
-    os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(held, 0)
+        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(held)
+        raise StoreTrouble(f"{directory} cannot be written to: {(error.strerror or str(error)).lower()}") from error
     return held
 
 

@@ -1,6 +1,6 @@
 """Secrets planted wherever one can stand, an environment and an agent that say them, and a search for them.
 
-As a program: `planted.py environment PORT DB` and `planted.py agent`.
+As a program: `planted.py environment PORT DB` and `planted.py agent [miss|stale]`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,25 @@ async def page(_request: web.Request) -> web.Response:
     return web.Response(text=field, content_type="text/html")
 
 
+CACHE: dict[str, Any] = {}
+"""What `/users/NAME` answers from, for ever: a stale cache."""
+
+
+async def user(request: web.Request) -> web.Response:
+    """One row, with the secret in it and in what is said beside it."""
+    name = request.match_info["name"]
+    with sqlite3.connect(request.app["database"]) as db:
+        if request.method == "PATCH":
+            db.execute("UPDATE users SET seen = ? WHERE name = ?", ((await request.json())["seen"], name))
+        kept = db.execute("SELECT name, password, seen FROM users WHERE name = ?", (name,)).fetchone()
+    row = dict(zip(("name", "password", "seen"), kept, strict=True))
+    shown = CACHE.setdefault(name, row) if request.method == "GET" else row
+    return web.json_response(
+        {**shown, "note": f"call http://u:{quote(plant('outcome'), safe='')}@h/"},
+        headers={"X-Auth-Token": plant("answerheader")},
+    )
+
+
 async def talk(request: web.Request) -> web.WebSocketResponse:
     socket = web.WebSocketResponse()
     await socket.prepare(request)
@@ -91,10 +110,13 @@ def environment(port: int, database: str) -> None:
         db.execute("CREATE TABLE users (name TEXT PRIMARY KEY, password TEXT, seen INT)")
         db.execute("INSERT INTO users VALUES ('ann', ?, 1)", (plant("row"),))
     app = web.Application()
+    app["database"] = database
     app.router.add_post("/login", login)
     app.router.add_get("/stream", stream)
     app.router.add_get("/page", page)
     app.router.add_get("/talk", talk)
+    app.router.add_get("/users/{name}", user)
+    app.router.add_patch("/users/{name}", user)
     app.router.add_route("*", "/{tail:.*}", echo)
     web.run_app(app, host="127.0.0.1", port=port, print=None)
 
@@ -147,6 +169,28 @@ async def missed(http: aiohttp.ClientSession, url: str) -> None:
         headers={"Authorization": f"Bearer {plant('bearer')}"},
     )  # fmt: skip
     print(answer.status, await answer.text())
+
+
+async def stale() -> None:
+    """Writes a row and reads the old one, with a credential in each place of the requests."""
+    control = os.environ["REPLAYPROXY_CONTROL"]
+    about = {"episode": "e1", "task": "t", "seed": 1, "meta": {"api_key": plant("meta")}}
+    headers = {
+        "Authorization": f"Bearer {plant('bearer')}",
+        "X-API-key": plant("header"),
+        "Cookie": f"a={plant('cookie')}",
+    }
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), headers=headers) as http:
+        opened = await http.post(f"{control}/v1/episodes", json=about)
+        url = (await opened.json())["urls"]["app"] + f"/users/ann?api_key={quote(plant('query'), safe='')}"
+        await (await http.get(url)).read()
+        await (await http.patch(url, json={"seen": 2, "password": plant("nested")})).read()
+        await (await http.get(url)).read()
+        at = f"{control}/v1/episodes/e1"
+        print(await (await http.get(f"{at}/verdict")).text())
+        outcome = f"see http://u:{quote(plant('outcome'), safe='')}@h/"
+        print(await (await http.post(f"{at}/end", json={"reward": 1.0, "outcome": outcome})).text())
+        print(await (await http.get(f"{at}/verdict")).text())
 
 
 async def agent() -> None:
@@ -210,7 +254,7 @@ def main(words: list[Any]) -> None:
     if words[0] == "environment":
         environment(int(words[1]), words[2])
     else:
-        asyncio.run(agent())
+        asyncio.run(stale() if "stale" in words else agent())
 
 
 if __name__ == "__main__":

@@ -120,3 +120,42 @@ def test_the_search_finds_what_is_kept(place: Place) -> None:
     texts = planted.everything(place.path / "store")
     found = {one for data in texts.values() for one in planted.found_in(data)}
     assert found == set(planted.PLACES) - {"miss", "missbody"}  # which are said in replay alone
+
+
+def test_a_planted_secret_is_in_nothing_that_tells_of_a_finding(place: Place) -> None:
+    said = place.run(
+        "record", "--probe", "--env", f"app={place.url}", "--run", "r",
+        "--snapshot", f"app=sqlite:{place.path / 'app.db'}", "--", *PROGRAM, "agent", "stale",
+    )  # fmt: skip
+    assert said.count("stale-read") > 1, said
+    files = ("--junit", "j.xml", "--md", "c.md", "--write-baseline", "known.json")
+    (finding,) = json.loads(place.run("check", "r", "--json", code=1))["findings"]
+    place.run("check", "r", *files, code=1)
+    place.run("check", "r", "--baseline", "known.json", code=None)
+    for form in ([], ["--curl"], ["--md"], ["--state"], ["--json"]):
+        place.run("show", "F1", *form)
+    place.run("export", "F1", "--out", "F1.replay")
+    place.run("show", "F1.replay")
+    for text in ("password", "Authorization", "api_key", "X-Auth-Token", "rp-secret", "@h/"):
+        place.run("grep", "r", text, code=None)
+        place.run("grep", "r", f"{text}.{{0,60}}", "-E", "--json", code=None)
+    for pointer in ("/password", "/seen", "/note"):
+        place.run("blame", "r/e1#3", pointer, code=None)
+    place.run("blame", "r/e1", "/users/ann", "--json", code=None)
+    for words in (["--by", "meta.api_key"], ["--where", "outcome~see", "--json"], ["--sort", "meta.api_key"]):
+        place.run("ls", "r", *words)
+    (place.path / "rollouts.jsonl").write_text('{"id": "e1"}\n')
+    joined = ("rollouts.jsonl", "--on", "id=episode")
+    place.run("mask", "r", *joined, "--max-masked", "1")
+    place.run("mask", "r", "--json", code=1)
+    place.run("annotate", "r", *joined, "--set", "meta.of=id")
+    again = ("--env", f"app={place.url}", "--snapshot", f"app=sqlite:{place.path / 'app.db'}")
+    place.run("reproduce", finding["id"], *again, code=2)
+    place.run("reproduce", finding["id"], *again, *CREDENTIALS, "--repeat", "2", "--json", code=None)
+    place.run("race", "r/e1", *again, *CREDENTIALS, "--repeat", "2", "--json", code=None)
+    place.run("redrive", "r/e1", *again, *CREDENTIALS, "--ablate", "--repeat", "2", code=None)
+    place.run("show", finding["id"])
+    assert all(b"internal error" not in said and b"a fault of replayproxy" not in said for said in place.said.values())
+    texts = planted.everything(place.path / "store")
+    texts |= {str(path): path.read_bytes() for path in place.path.glob("*") if path.is_file() and path.name != "app.db"}
+    assert {name: found for name, data in (texts | place.said).items() if (found := planted.found_in(data))} == {}

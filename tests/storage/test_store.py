@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -211,3 +212,16 @@ def test_a_closed_store_can_be_opened_again(store: Store) -> None:
     store.close()
     with open_store(store.path) as again:
         assert again.reader().runs() == []
+
+
+def test_a_full_disk_is_trouble_with_the_store_before_anything_is_recorded(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(StoreTrouble, match="no space left on device"):
+            store.writer()
+    store.writer().close()
