@@ -19,7 +19,7 @@ from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, Exchange, Outcome, Snapshot, SnapshotStatus, Trace
 from replayproxy.detect.declared import may_be_old
 from replayproxy.detect.finding import Grade, Witness, snapshot_address, witness
-from replayproxy.detect.minted_order import sorted_by_ids
+from replayproxy.detect.minted_order import sorted_by_ids, spells_ids
 from replayproxy.detect.states import envs_of, starts
 from replayproxy.detect.volatility import named
 
@@ -137,7 +137,7 @@ def _claims(
                 kind, grade = named(root, first, other, pairs, "state", _state_grade(after))
                 yield _divergence(first, other, root, x, y, kind, grade)
         elif _of_the_environment(x, y) and _same_order(first, other, _Moment.of(x), _Moment.of(y), pairs):
-            if sorted_by_ids(root, x, y):
+            if sorted_by_ids(root, x, y) or spells_ids(root, x, y):
                 continue
             if may_be_old(first, x) or may_be_old(other, y):
                 aged.append(y.seq)

@@ -101,7 +101,7 @@ class World(Deployment):
         if self.has("cron") and self.tables:
             deal = self.tables["deals"].get("D-1")
             if deal:
-                deal["stage"] = self.rng.choice(["lead", "won", "lost"])
+                deal |= {"stage": self.rng.choice(["lead", "won", "lost"]), "version": deal["version"] + 1}
         self._expire()
 
     def _id(self) -> str:
@@ -186,7 +186,7 @@ class World(Deployment):
 
     def _deal_act(self, act: str, key: str, row: dict[str, Any], body: Any) -> Any:
         if act == "approve":
-            row["approved"] = True
+            row |= {"approved": True, "version": row["version"] + 1}
         elif act == "archive":
             self.tables["archived"][key] = self.tables["deals"].pop(key)
         return 200, self._show(row)
@@ -303,7 +303,8 @@ class World(Deployment):
             if self.tables is tables:
                 tables["jobs"][key]["state"] = "done"
                 if body.get("deal") in tables["deals"]:
-                    tables["deals"][body["deal"]]["stage"] = body["stage"]
+                    deal = tables["deals"][body["deal"]]
+                    deal |= {"stage": body["stage"], "version": deal["version"] + 1}
 
         if self.later is not None and self.has("queue"):
             self.later(round(self.rng.uniform(0.5, 20) * MS), work)
@@ -336,7 +337,7 @@ class World(Deployment):
     def _bulk(self, method: str, parts: list[str], query: str, body: Any, head: Mapping[str, str]) -> Any:
         changed = [self.tables["deals"][key] for key in body["ids"] if key in self.tables["deals"]]
         for row in changed:
-            row["stage"] = body["stage"]
+            row |= {"stage": body["stage"], "version": row["version"] + 1}
         return 200, {"changed": len(changed)}
 
     def _rpc(self, method: str, parts: list[str], query: str, body: Any, head: Mapping[str, str]) -> Any:

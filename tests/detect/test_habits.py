@@ -144,6 +144,17 @@ def test_a_value_that_the_environment_spells_in_its_own_way(said: str, held: str
     assert alike(said, held) is same
 
 
+def test_a_label_that_is_made_of_a_fresh_id_is_as_fresh() -> None:
+    hand = Hand()
+    for n, key in enumerate((101, 102, 103)):
+        made = act(
+            "POST", "/deals", 2 + 100 * n, 3 + 100 * n, {"a": 1}, {"id": key, "label": f"{key}/lost"}, status=201
+        )
+        hand.episode(f"e{n}", [made], [(100 * n, {"deals": {}})], opened_ms=100 * n, ended_ms=100 * n + 50, task="t",
+                     seed=1)  # fmt: skip
+    assert hand.findings() == ()
+
+
 def test_after_a_write_that_was_only_accepted_nothing_is_compared() -> None:
     hand = Hand()
     for n, state in enumerate(("queued", "done", "queued")):
