@@ -51,10 +51,18 @@ def _counts_on(root: Root, first: Trace, other: Trace, pairs: Sequence[tuple[int
         if a in by_a and b in by_b and request_template(by_a[a].request) == template
     ]
     told = [(x, y) for x, y in seen if x is not None and y is not None]
+    if len(told) == 1 and len(seen) == 1:
+        return _is_new_id(at, root.pointer)  # seen once: what is made next gets the next number
     if len(told) < 2 or len(told) != len(seen):
         return False
     rising = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(told))
     return rising and len({y - x for x, y in told}) == 1
+
+
+def _is_new_id(exchange: Exchange, pointer: str) -> bool:
+    """Whether the number is the id that the answer gives to what was made."""
+    made = exchange.response is not None and exchange.response.status == 201
+    return made and pointer.rpartition("/")[2].lower() in ("id", "_id")
 
 
 def _whole(value: Any) -> bool:

@@ -152,7 +152,8 @@ def test_a_label_that_is_made_of_a_fresh_id_is_as_fresh() -> None:
         )
         hand.episode(f"e{n}", [made], [(100 * n, {"deals": {}})], opened_ms=100 * n, ended_ms=100 * n + 50, task="t",
                      seed=1)  # fmt: skip
-    assert hand.findings() == ()
+    told = {(f.sub, f.grade.value, f.pointer) for f in hand.findings()}
+    assert told <= {("counter", "suspected", "body/id")}, "the numbers go on counting, and that is all"
 
 
 def test_after_a_write_that_was_only_accepted_nothing_is_compared() -> None:
