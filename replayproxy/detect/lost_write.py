@@ -96,8 +96,17 @@ def taken_back(timeline: Timeline) -> Iterator[Lost]:
             old, value = cell(change.after, column), cell(change.before, column)
             if old == value or any(may_set(timeline, op, change.row, column) for op in change.possible):
                 continue
-            if any(index < change.gap and held == old for index, held in timeline.values(change.row, column)):
+            if any(
+                held == old and _in_order(timeline, at, change.gap) for at, held in timeline.values(change.row, column)
+            ):
                 yield from _undone(timeline, change, column, value, old, rivals)
+
+
+def _in_order(timeline: Timeline, earlier: int, gap: int) -> bool:
+    """Whether a snapshot had surely been read before the one at `gap`, and that one before the next: of two whose
+    readings overlap, the one that began first may show the later state."""
+    line = timeline.line
+    return earlier < gap and line.done[earlier] < line.begun[gap] and line.done[gap] < line.begun[gap + 1]
 
 
 def _undone(

@@ -159,3 +159,24 @@ def test_a_value_that_a_snapshot_showed_and_that_went_back_under_a_write_of_anot
     assert told([TITLE, later], shown) == [("lost-update", "lost-update", "suspected")], "a job may have done it"
     back = patch(17, 18, {"title": "older"}, lane="two")
     assert told([TITLE, PLACE, back], shown) == [], "another one set it back"
+
+
+def test_snapshots_whose_readings_overlapped_tell_no_order_so_nothing_went_back() -> None:
+    """Eight lanes that overlap, each with a snapshot after each of its writes: what began later may show the earlier
+    state, so that a cell seems to go back and forth."""
+    bench = Bench(60)
+
+    def edits(lane: int) -> Any:
+        def agent() -> Any:
+            _, made = yield "POST", "/deals", {"stage": "lead", "owner": f"lane-{lane}", "amount": lane}
+            for amount in range(4):
+                yield "PATCH", f"/deals/{made['id']}", {"amount": amount}
+
+        return agent
+
+    plans = (
+        {"name": f"e{n}", "deployment": where, "agents": {f"lane-{m}": edits(m) for m in range(8)}}
+        for where in [bench.deployment()] for n in range(30)
+    )  # fmt: skip
+    bench.in_turn(plans)
+    assert [(f.kind.value, f.title) for f in bench.judge().findings] == []
