@@ -86,7 +86,8 @@ class Verdict(NamedTuple):
     """`delta`: a guaranteed lower bound, in ns, on how long the value had been overwritten when the read began.
     `by`: the version that overwrote it, or the index of the snapshot that showed it gone. `newer`: how many versions,
     at least, came after the last that the value can be from, and had taken effect before the read. `earliest`: when
-    the first write began that can have given the value (`ALWAYS`: it may always have been there)."""
+    the first write began that can have given the value (`ALWAYS`: it may always have been there). `unexplained`: a
+    snapshot shows of the register what no write is known to have set, only what one of unknown effect may have."""
 
     reading: Reading
     state: State
@@ -95,14 +96,16 @@ class Verdict(NamedTuple):
     by_snapshot: int | None = None
     newer: int = 0
     earliest: int = ALWAYS
+    unexplained: bool = False
 
 
 def judge(history: History) -> list[Verdict]:
     """A verdict per reading, in their order. O((readings + versions) log versions), not counting equal values."""
     register = _Register(history)
     if register.contradicted():
-        return [Verdict(reading=reading, state=State.UNKNOWN) for reading in history.readings]
-    return [register.verdict(reading) for reading in history.readings]
+        return [Verdict(reading=reading, state=State.UNKNOWN, unexplained=True) for reading in history.readings]
+    unexplained = register.unexplained()
+    return [register.verdict(reading)._replace(unexplained=unexplained) for reading in history.readings]
 
 
 class _Gone(NamedTuple):
@@ -223,6 +226,21 @@ class _Register:
         """Whether a snapshot shows what nobody wrote, or what was surely overwritten: a writer that we did not see,
         or snapshots that do not come from the system of record. Nothing is concluded then."""
         return any(self._impossible(index) for index in self._telling())
+
+    def unexplained(self) -> bool:
+        """Whether only a write of unknown effect can have made a snapshot show what it shows. Such a write is mostly
+        about something else, and the value came back by somebody who does not pass the proxy: for each snapshot that
+        shows such a return there may be others which were written over before the next snapshot."""
+        return bool(self.blind.invs) and any(self._unexplained(index) for index in self._telling())
+
+    def _unexplained(self, index: int) -> bool:
+        value = self.runs[bisect_right(self._run_starts, index) - 1][1]
+        writers = self.writers.get(value, ())
+        possible = bisect_left(writers, bisect_right(self.invs, self.line.done[index]))
+        if not possible:
+            return True
+        last = max(self.established[i] for i in writers[:possible])
+        return self.overwritten(last, value)[0] < self.line.begun[index]
 
     def _telling(self) -> set[int]:
         """The snapshots that can contradict: both ends of each run, and the first one after each version."""

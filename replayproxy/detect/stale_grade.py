@@ -87,6 +87,8 @@ def doubt_of(timeline: Timeline, stale: Stale, agreement: Agreement) -> str:
         return f"only {explained} of {total} state changes are explained by recorded writes"
     if stale.sight.doubt:
         return stale.sight.doubt
+    if stale.unexplained:
+        return "snapshots show values in this column that no recorded write is known to have set"
     if stale.unknown_beside:
         return f"{stale.unknown_beside} other reads of this cell show a value that nobody wrote"
     return side_effect(timeline, stale.sight) or ran_out(timeline, stale.sight) or own_view(timeline, stale, agreement)

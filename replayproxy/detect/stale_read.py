@@ -33,7 +33,8 @@ class Stale:
     """A cell read out of date, before it is folded with what follows from the same write.
 
     `token`: a version token of the row that says the same; `against`: one that says that the row was not out of date.
-    `by_token`: nothing but the token says it. Whether a token counts is known at the end of the run.
+    `by_token`: nothing but the token says it. Whether a token counts is known at the end of the run. `unexplained`:
+    snapshots show in this column, of some row, a value that no write is known to have set.
     """
 
     sight: Sight
@@ -44,6 +45,7 @@ class Stale:
     token: Token | None = None
     against: Token | None = None
     by_token: bool = False
+    unexplained: bool = False
 
     def credible(self, agreement: Agreement, tokens: Tokens) -> bool:
         """Whether the member is known to be the column, and the token to be one if nothing else says it."""
@@ -78,12 +80,15 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     sights = sights_of(timeline, reads, rows, agreement)
     for row, sight in [*left_out(timeline, reads, rows, agreement, sights, effects)]:
         sights[row, PRESENCE].append(sight)
+    unexplained: set[tuple[str, str]] = set()
     for (row, column), seen in sights.items():
         held = histories.steady(row, column)
         if held is not None:
             _count_steady(result, seen, held)
             continue
         verdicts = judge(histories.of(row, column, seen))
+        if any(verdict.unexplained for verdict in verdicts):
+            unexplained.add((row.table, column))
         unknown = sum(verdict.state is State.UNKNOWN for verdict in verdicts)
         for verdict in verdicts:
             _count(timeline, result, verdict, unknown)
@@ -94,6 +99,9 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     for row, sight in left_out_of_old_lists(timeline, reads, rows, agreement, effects, older):
         (verdict,) = judge(histories.of(row, PRESENCE, [sight]))
         _count(timeline, result, verdict, 0)
+    result.stale = [
+        replace(one, unexplained=(one.sight.row.table, one.sight.column) in unexplained) for one in result.stale
+    ]
     if rows:
         _ask_tokens(timeline, TokenOrder(timeline, own, rows, tokens), reads, rows, result)
     return result

@@ -186,6 +186,21 @@ def test_a_value_that_somebody_put_back_past_the_proxy_is_not_stale() -> None:
     assert told([get(10), patch(), get(30), later], [(0, OLD), (22, NEW), (42, NEW)]) == STALE
 
 
+def test_a_value_that_came_back_before_any_snapshot_showed_it_gone_is_not_proven_stale() -> None:
+    """Snapshots always show "lead"; the last one is taken beside a write of another row, which may have effects."""
+
+    def of_another(stage: str, at: float) -> Any:
+        return patch(at, stage, target="/deals/D-2", body={"id": "D-2", "stage": stage})
+
+    def states(last: str) -> list[Any]:
+        return [(0, OLD), (14, deals(D_1="lead", D_2="won")), (42, deals(D_1=last, D_2="lead"))]
+
+    history = [get(5), of_another("won", 12), patch(), get(30), with_interval(of_another("lead", 40), 40, 43)]
+    assert ("stale-read", "RYW", "suspected") in (came_back := told(history, states("lead")))
+    assert "proven" not in {grade for _, _, grade in came_back}
+    assert told(history, states("won")) == STALE
+
+
 def test_changes_that_no_recorded_write_explains_lower_the_grade() -> None:
     hidden = deals(D_1="won", D_2="someone else's")
     assert told([get(10), patch(), get(30)], [(0, OLD), (22, NEW), (40, hidden)]) == [
