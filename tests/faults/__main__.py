@@ -78,7 +78,8 @@ def outcomes(plans: Sequence[matrix.Plan], jobs: int, kept: Kept) -> Iterator[Ou
         found = map(outcome, todo)
         if jobs > 1 and todo:
             context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=40))
+            # Without max_tasks_per_child: with it Python 3.12 may wait for ever once a process has had its share.
+            pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context))
             found = pool.map(outcome, todo)  # type: ignore[assignment]
         for plan in plans:
             if plan.name not in known:
