@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from hashlib import blake2b
+from pathlib import Path
 
 from tests.faults import matrix, page
 from tests.faults.outcome import Outcome, outcome
@@ -44,14 +45,25 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
+TELLING = frozenset({"__main__.py", "page.py", "words.py", "figures.py"})
+"""Files of the matrix that say what was measured, and have no part in it."""
+
+
+def measuring() -> Iterator[Path]:
+    """The files on which an outcome depends."""
+    for folder in ("replayproxy", "snapshots", "tests/faults"):
+        for path in sorted((page.ROOT / folder).rglob("*.py")):
+            if path.parent.name != "faults" or not (path.name in TELLING or path.name.startswith("test_")):
+                yield path
+
+
 class Kept:
     """Outcomes on the disk, by cell, of exactly this code."""
 
     def __init__(self, seeds: str, *, fresh: bool) -> None:
         code = blake2b(digest_size=8)
-        for folder in ("replayproxy", "snapshots", "tests/faults"):
-            for path in sorted((page.ROOT / folder).rglob("*.py")):
-                code.update(path.read_bytes())
+        for path in measuring():
+            code.update(path.read_bytes())
         self._folder = page.ROOT / ".cache" / "accuracy" / f"{seeds}-{code.hexdigest()}"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._fresh = fresh

@@ -6,6 +6,8 @@ import json
 
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, witness
 from replayproxy.testing import exchange
+from tests.faults import page
+from tests.faults.__main__ import measuring
 from tests.faults.claims import claim_of, pointed
 from tests.faults.truth import Unit
 
@@ -46,3 +48,9 @@ def test_a_pointer_stands_for_the_last_row_on_its_way() -> None:
     assert pointed(READ, "/items/0") == ("D-1", "")
     one = exchange("GET", "/deals/D-7", status=200, body=json.dumps({"stage": "won"}))
     assert pointed(one, "/stage") == ("D-7", "stage")
+
+
+def test_an_outcome_is_kept_by_what_measures_it_and_not_by_what_tells_it() -> None:
+    files = {str(path.relative_to(page.ROOT)) for path in measuring()}
+    assert {"replayproxy/detect/judge.py", "tests/faults/truth.py", "tests/faults/matrix.py"} <= files
+    assert not {"tests/faults/words.py", "tests/faults/page.py", "tests/faults/test_score.py"} & files
