@@ -25,6 +25,7 @@ from replayproxy.detect.finding import (
 )
 from replayproxy.detect.flows import Flow
 from replayproxy.detect.ops import Op
+from replayproxy.detect.residue import is_counter
 from replayproxy.detect.timeline import cell
 
 SHOWN_ROWS = 20
@@ -42,7 +43,7 @@ def from_dirt(
     found = [_bleed(run, dirt, polluter, sights, flows) for polluter, sights in by_polluter.items()]
     if any(finding.grade is Grade.PROVEN for finding in found):
         rest = tuple(s for s in dirt.survivors if s.writer is None and not s.perhaps)
-        if all(map(_counted_on, rest)):
+        if all(_counted_on(survivor, dirt) for survivor in rest):
             return found
         return [*found, _reset(run, replace(dirt, survivors=rest), (), envs)]
     return [*found, _reset(run, dirt, seen, envs)]
@@ -51,10 +52,13 @@ def from_dirt(
 NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,10})?\Z")
 
 
-def _counted_on(survivor: Survivor) -> bool:
-    """Whether only numbers of the row grew: a sequence or a sum goes on with every row that was left."""
+def _counted_on(survivor: Survivor, dirt: Dirt) -> bool:
+    """Whether only numbers of the row grew, and it is as the episode before had left it: a sequence or a sum goes on
+    with every row that was left. Values drawn anew are above the reference half of the time too."""
     before, after = survivor.change.before, survivor.change.after
     if before is None or after is None:
+        return False
+    if survivor.row in dirt.changed_since and not is_counter(survivor.change):
         return False
     pairs = [(cell(before, name), cell(after, name)) for name in survivor.differing]
     return all(NUMBER.match(x) and NUMBER.match(y) and Decimal(y) > Decimal(x) for x, y in pairs)

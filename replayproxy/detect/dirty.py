@@ -73,6 +73,7 @@ class Dirt:
     roots: tuple[Mapping[str, Any], ...] = ()  # the start states of this task and seed
     group: Group = (None, None, "")
     before_settled: tuple[int, ...] = ()  # exchanges that ran while the reset may still have been at work
+    changed_since: frozenset[Row] = frozenset()  # of the survivors: what the episode before had not ended with
 
     def among(self, survivors: tuple[Survivor, ...]) -> Dirt:
         """The same, of these rows only."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replayproxy.detect.cells import Row
+from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, Effect, Op
 from replayproxy.detect.race_double import mentions
 from replayproxy.detect.race_habits import alike
@@ -78,7 +79,9 @@ def _row(
             yield Kept(env=op.env, table=row.table, column=column, gone=value == ABSENT)
         elif alike(value, cell(old, column)) or (value == ABSENT and live(old) and not live(new)):
             continue  # the environment spells it in its own way, or marks a row as deleted
-        elif cell(new, column) == cell(old, column) and _gone(timeline, op, row, column, value, after):
+        elif _was(timeline, op, row, column, before, cell(new, column)) and _gone(
+            timeline, op, row, column, value, after
+        ):
             lost.append(column)
     if lost and PRESENCE in lost:
         lost = [PRESENCE]
@@ -140,9 +143,23 @@ def _beside(timeline: Timeline, op: Op, after: int) -> Iterator[Op]:
             yield other
 
 
+def _was(timeline: Timeline, op: Op, row: Row, column: str, before: int, shown: str) -> bool:
+    """Whether the cell is known to have held the value before the write began: the snapshot shows it, or a write that
+    ended in between had set it. Another value may be how the environment spells what was written."""
+    if shown == cell(timeline.row_at(row, before), column):
+        return True
+    since = timeline.line.begun[before]
+    return any(
+        other.ok and other.end < op.fwd and other.sets.get((row, column)) == shown
+        for other in timeline.writes.within(since, op.fwd)
+    )
+
+
 def _gone(timeline: Timeline, op: Op, row: Row, column: str, value: str, after: int) -> bool:
-    """Whether nothing that is recorded explains why the snapshot does not show the value, and no later one does."""
-    if any(may_set(timeline, other, row, column) for other in _beside(timeline, op, after)):
+    """Whether nothing that is recorded explains what the snapshot shows instead of the value, and no later one shows
+    the value."""
+    shown = cell(timeline.row_at(row, after), column)
+    if any(_may_give(timeline, other, row, column, shown) for other in _beside(timeline, op, after)):
         return False
     later = (held for index, held in timeline.values(row, column) if index > after)
     # A value that comes late was not lost. Who brings it is not asked: in doubt it was this write.
@@ -167,6 +184,17 @@ def may_set(timeline: Timeline, op: Op, row: Row, column: str) -> bool:
         return op.method != "POST" or not op.ok or any(other == row for other, _ in op.sets)
     words = op.method == "PATCH" and op.asked and not op.place.rest
     return not (words and column != PRESENCE and column not in op.asked)
+
+
+def _may_give(timeline: Timeline, op: Op, row: Row, column: str, value: str) -> bool:
+    """Whether the write may have given the cell this very value. What it says itself that it set is all that it set."""
+    if not may_set(timeline, op, row, column):
+        return False
+    said = op.sets.get((row, column))
+    if said is None or not op.ok or column == PRESENCE:
+        return True
+    asked = normal(op.asked[column]) if column in op.asked else said
+    return any(value == one or alike(value, one) for one in (said, asked))
 
 
 def _rival(other: Op, op: Op, row: Row, column: str) -> bool:

@@ -56,7 +56,7 @@ class Residue:
     @property
     def only_counters(self) -> bool:
         """Whether nothing but counters of ids differs: visible at most as other ids."""
-        return bool(self.changes) and all(_is_counter(change) for change in self.changes)
+        return bool(self.changes) and all(is_counter(change) for change in self.changes)
 
 
 def residue(
@@ -285,7 +285,8 @@ def _is_id(value: Any, name: str) -> bool:
     return named and str(value).isdigit()
 
 
-def _is_counter(change: RowChange) -> bool:
+def is_counter(change: RowChange) -> bool:
+    """Whether nothing of the row but a counter of ids differs, by its name."""
     if not isinstance(change.before, dict) or not isinstance(change.after, dict):
         return False
     before, after = change.before, change.after

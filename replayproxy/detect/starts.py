@@ -14,6 +14,7 @@ from replayproxy.detect.residue import Residue
 from replayproxy.detect.source import Beside, Source, Summary, at_work, instance_of
 from replayproxy.detect.states import Series, States, TooMuchChanged
 from replayproxy.detect.sweep import Swept
+from replayproxy.detect.timeline import cell
 from replayproxy.detect.written import leaver
 
 NO_REFERENCE = "no reference"
@@ -112,8 +113,20 @@ class Starts:
             unchanged_since=self._unchanged_since(summary, series, snapshot),
             settled=self._settled(summary, series, reference, survivors),
             reset=self._reset(summary, series, snapshot), roots=tuple(self._table(summary, series, reference)),
-            group=summary.group,
+            group=summary.group, changed_since=frozenset(self._changed_since(summary, series, survivors)),
         )  # fmt: skip
+
+    def _changed_since(self, summary: Summary, series: Series, survivors: Sequence[Survivor]) -> Iterator[Row]:
+        """The rows that are neither as the reference has them nor as the episode before had left them: somebody set
+        them in between."""
+        previous = self._swept.summaries.get(self._previous.get(summary.name, ""))
+        last = previous.last.get(series.name) if previous is not None else None
+        if last is None:
+            return
+        for survivor in survivors:
+            held, after = self._states.row(last, survivor.row), survivor.change.after
+            if any(cell(held, column) != cell(after, column) for column in survivor.differing):
+                yield survivor.row
 
     def _survivor(self, series: str, instance: str, change: RowChange, until: int) -> Survivor:
         ledger, row = self._swept.ledger, Row(change.table, change.key)

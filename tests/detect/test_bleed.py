@@ -104,16 +104,32 @@ def test_what_was_drawn_anew_is_told_beside_what_was_left() -> None:
     assert (reset.kind, reset.sub, reset.grade, reset.exchanges) == ("dirty-reset", "content", Grade.PROVEN, ())
 
 
-def test_a_sum_that_grew_with_what_was_left_is_no_fault_of_its_own() -> None:
-    def with_sum(total: int, *rows: Any) -> Any:
-        return {**state(*rows), "totals": {"deals": {"id": "deals", "count": total}}}
+def with_sum(total: int, *rows: Any, name: str = "count") -> Any:
+    return {**state(*rows), "totals": {"deals": {"id": "deals", name: total}}}
 
+
+def left_with_a_sum(ended: int, total: int, name: str = "count") -> list[str]:
+    """The kinds of findings where an episode left a row, ended with one sum, and the next began with another."""
     made = Story()
-    for name in ("v1", "v2", "v3"):
-        made.look(name, with_sum(1, SEED))
-    made.add("p", [listed(SEED), MAKE], [(1, with_sum(1, SEED)), (30, with_sum(2, SEED, LEFT))], task="other", seed=1)
-    made.look("v4", with_sum(2, SEED, LEFT), listed(SEED, LEFT))
-    assert [f.kind for f in made.findings()] == ["state-bleed"]
+    for episode in ("v1", "v2", "v3"):
+        made.look(episode, with_sum(1, SEED, name=name))
+    states = [(1, with_sum(1, SEED, name=name)), (30, with_sum(ended, SEED, LEFT, name=name))]
+    made.add("p", [listed(SEED), MAKE], states, task="other", seed=1)
+    made.look("v4", with_sum(total, SEED, LEFT, name=name), listed(SEED, LEFT))
+    return sorted(f.kind for f in made.findings())
+
+
+def test_a_sum_that_grew_with_what_was_left_is_no_fault_of_its_own() -> None:
+    assert left_with_a_sum(2, 2) == ["state-bleed"]
+
+
+def test_a_number_that_only_happens_to_be_higher_was_drawn_anew() -> None:
+    """Half of the draws are above the reference: they were taken for a sum that had gone on."""
+    assert left_with_a_sum(2, 700) == left_with_a_sum(1, 700) == ["dirty-reset", "state-bleed"]
+
+
+def test_a_counter_of_ids_may_go_on_while_the_reset_puts_rows_in() -> None:
+    assert left_with_a_sum(2, 6, name="last_value") == ["state-bleed"]
 
 
 def test_a_single_small_value_that_a_partial_reset_left_is_only_suspected_of_its_writer() -> None:

@@ -79,6 +79,23 @@ def test_what_something_may_explain_is_silent(case: str, exchanges: list[Any], s
     assert [f for f in told(exchanges, states) if f[0] == "lost-update"] == [], case
 
 
+def test_a_write_beside_it_that_set_another_value_explains_nothing() -> None:
+    """What is shown is the old value; it may have come from whoever set it again, and not from one who set a third."""
+    third = patch(13, 21, {"title": "third"}, lane="three")
+    assert told([TITLE, PLACE, third], UNDONE) == LOST
+    again = patch(13, 21, {"title": "older"}, lane="three")
+    assert told([TITLE, PLACE, again], UNDONE) == []
+
+
+def test_what_a_write_had_set_after_the_last_snapshot_may_be_what_came_back() -> None:
+    """At several lanes a snapshot overlaps writes: what the cell held before is known from the answer alone."""
+    first = patch(6, 9, {"title": "mid"}, lane="three")
+    states = [(5.8, items("older", "box")), (20, items("mid", "desk"))]
+    assert told([first, TITLE, PLACE], states) == LOST
+    beside = patch(6, 11, {"title": "mid"}, lane="three")
+    assert told([beside, TITLE, PLACE], states) == [], "it may have acted last"
+
+
 def test_a_column_that_no_write_was_seen_to_set_is_not_known_to_be_what_is_answered() -> None:
     hand = Hand()
     hand.episode("e", [TITLE, PLACE], UNDONE)
