@@ -21,7 +21,10 @@ def lost_write(told: Told, timeline: Timeline, lost: Lost) -> Finding:
     before, after = (_spelled(timeline.row_at(lost.row, index), column) for index in (lost.before, lost.after))
     wrote = PRESENT if lost.value == PRESENT else ABSENT if lost.value == ABSENT else _wrote(op, column)
     witnesses = [told.witness(op, "write", jsonvalue.pointer(column) if column else "", wrote)]
-    witnesses += [told.witness(rival, "witness") for rival in lost.rivals[:4]]
+    witnesses += [told.witness(other, "witness") for other in (*lost.rivals[:4], *lost.same[:4])]
+    doubts = [doubt] if doubt else []
+    if lost.same:
+        doubts.append("which of the writes of this cell came last")
     shot = timeline.shots[lost.after].snapshot
     rival = interval(lost.rivals[0]) if lost.rivals else None
     return Finding(
@@ -36,15 +39,15 @@ def lost_write(told: Told, timeline: Timeline, lost: Lost) -> Finding:
             "a PATCH sets the members that it names and no others", told.assumed(),
         ),
         ruled_out=(
-            "another write of this cell: none can have taken effect before the snapshot",
+            "another write of this cell: none can have given it this value before the snapshot",
             f"a write that took its time: no later snapshot shows it ({len(timeline.shots) - lost.after - 1} seen)",
         ),
         reproduce=told.reproduce(op.env), title=_title(lost, column),
-        cannot_say="what in the environment wrote the old value back" + (f"; {doubt}" if doubt else ""),
+        cannot_say="; ".join(["what in the environment wrote the old value back", *doubts]),
         times={name: at for name, at in seconds(
             write=interval(op), rival=rival, snapshot=(shot.begun, shot.done)).items() if at is not None},
         effect={"before": plain(before), "lost": list(lost.columns), "overlapped": lost.overlap},
-        scope=told.scope, covers=frozenset({(op.episode, op.seq)}), at=op.fwd,
+        scope=told.scope, covers=frozenset((one.episode, one.seq) for one in (op, *lost.same)), at=op.fwd,
     )  # fmt: skip
 
 
@@ -60,6 +63,8 @@ def _spelled(row: Any, column: str) -> Any:
 
 def _title(lost: Lost, column: str) -> str:
     what = f"{lost.row.table}/{lost.row.key}" + (f" {column}" if column else "")
+    if lost.same:
+        return f"{what} shows none of what {1 + len(lost.same)} writes had set, {lost.op.method} {lost.op.target} one"
     if not lost.rivals:
         return f"{lost.op.method} {lost.op.target} was answered {lost.op.status}, and {what} never changed"
     rival = lost.rivals[0]

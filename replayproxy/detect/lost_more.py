@@ -9,6 +9,7 @@ from replayproxy.detect import graph
 from replayproxy.detect.finding import Blame, Finding, Grade, Kind, plain, seconds
 from replayproxy.detect.lost_addition import Missing
 from replayproxy.detect.lost_condition import Ignored
+from replayproxy.detect.lost_return import Returned
 from replayproxy.detect.lost_writeback import PutBack
 from replayproxy.detect.ops import Op
 from replayproxy.detect.race_findings import Told, interval, pointer
@@ -115,6 +116,30 @@ def crossed_writes(told: Told, found: Crossed, last: Op) -> Finding:
         cannot_say="which of them is left" + (f"; {doubt}" if doubt else ""),
         times=seconds(rival=interval(first), write=interval(last)),
         effect={"cycle": circle(found)}, scope=told.scope, covers=frozenset({(last.episode, last.seq)}), at=last.fwd,
+    )  # fmt: skip
+
+
+def put_over(told: Told, found: Returned) -> Finding:
+    """An acknowledged change that is gone in a later version of the row; it falls on the write that shows so."""
+    op, over, doubt = found.by, found.over, told.covered()
+    doubt = doubt or "whether the answer shows the row as it was left, or as it had been read before"
+    at = jsonvalue.pointer(found.column)
+    due, shown = over.said.get(found.column, over.asked.get(found.column)), op.said.get(found.column)
+    return Finding(
+        kind=Kind.LOST_UPDATE, sub="lost-update", grade=Grade.SUSPECTED, blame=Blame.ENVIRONMENT,
+        blame_reason="it had acknowledged the change", run=told.run, episode=told.episode, lane=op.lane,
+        pointer=pointer(found.row, found.column), values=(plain(due), plain(shown)),
+        exchanges=(told.witness(over, "witness", at, due), told.witness(op, "write", at, shown)), snapshots=(),
+        assumptions=(
+            "a version counts the changes of a row", "a PATCH sets the members that it names and no others",
+            told.assumed(),
+        ),
+        ruled_out=("another write that brought the value back: none can have acted between the two versions",),
+        reproduce=told.reproduce(op.env),
+        title=f"{op.method} {op.target} put back {found.column}, which {over.method} {over.target} had just changed",
+        cannot_say=f"what is left of it: it was overwritten before a snapshot showed the row; {doubt}",
+        times=seconds(rival=interval(over), write=interval(op)), effect={"versions": list(found.versions)},
+        scope=told.scope, covers=frozenset({(op.episode, op.seq)}), at=op.fwd,
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ class Lost:
     """A write that a snapshot does not show. `columns`: the lost ones, in order; `value` and `old` of the first.
 
     `rivals`: writes to the row (of a row that is missing whole: to its table) beside it or after it, that named other
-    columns. `before`, `after`: the snapshots around.
+    columns. `same`: writes of the same cell to other values that may have replaced it before the snapshot: then what
+    the last of them wrote is lost. `before`, `after`: the snapshots around.
     """
 
     op: Op
@@ -37,6 +38,7 @@ class Lost:
     overlap: bool
     before: int
     after: int
+    same: tuple[Op, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,19 @@ class Kept:
 
 
 def look(timeline: Timeline, own: Sequence[Op]) -> Iterator[Lost | Kept]:
-    """What became of the writes of `own`. Linear in them, times the writes beside each."""
+    """What became of the writes of `own`. Linear in them, times the writes beside each. Of writes of one cell that may
+    have replaced each other only the last one is told as lost."""
+    found = list(_each(timeline, own))
+    lost = {(one.op.seq, one.row, one.columns[0]) for one in found if isinstance(one, Lost)}
+    for one in found:
+        if isinstance(one, Kept) or not any(
+            (op.seq, one.row, one.columns[0]) in lost and op.episode == one.op.episode and op.fwd > one.op.fwd
+            for op in one.same
+        ):
+            yield one
+
+
+def _each(timeline: Timeline, own: Sequence[Op]) -> Iterator[Lost | Kept]:
     for op in own:
         if not op.ok or not op.sets:
             continue
@@ -127,11 +141,13 @@ def _undone(
 
 
 def _lost(timeline: Timeline, op: Op, row: Row, lost: tuple[str, ...], before: int, after: int) -> Lost:
-    rivals = [other for other in _beside(timeline, op, after) if _rival(other, op, row, lost[0])]
+    beside = list(_beside(timeline, op, after))
+    same = [other for other in beside if lost[0] != PRESENCE and (row, lost[0]) in other.sets]
+    rivals = [other for other in beside if other not in same and _rival(other, op, row, lost[0])]
     return Lost(
         op=op, row=row, columns=lost, value=op.sets[row, lost[0]], old=cell(timeline.row_at(row, before), lost[0]),
         rivals=tuple(rivals), overlap=any(other.fwd <= op.end and op.fwd <= other.end for other in rivals),
-        before=before, after=after,
+        before=before, after=after, same=tuple(same),
     )  # fmt: skip
 
 
@@ -159,7 +175,7 @@ def _gone(timeline: Timeline, op: Op, row: Row, column: str, value: str, after: 
     """Whether nothing that is recorded explains what the snapshot shows instead of the value, and no later one shows
     the value."""
     shown = cell(timeline.row_at(row, after), column)
-    if any(_may_give(timeline, other, row, column, shown) for other in _beside(timeline, op, after)):
+    if any(may_give(timeline, other, row, column, shown) for other in _beside(timeline, op, after)):
         return False
     later = (held for index, held in timeline.values(row, column) if index > after)
     # A value that comes late was not lost. Who brings it is not asked: in doubt it was this write.
@@ -186,7 +202,7 @@ def may_set(timeline: Timeline, op: Op, row: Row, column: str) -> bool:
     return not (words and column != PRESENCE and column not in op.asked)
 
 
-def _may_give(timeline: Timeline, op: Op, row: Row, column: str, value: str) -> bool:
+def may_give(timeline: Timeline, op: Op, row: Row, column: str, value: str) -> bool:
     """Whether the write may have given the cell this very value. What it says itself that it set is all that it set."""
     if not may_set(timeline, op, row, column):
         return False

@@ -18,7 +18,15 @@ from replayproxy.detect.finding import Finding, Grade, Kind
 from replayproxy.detect.lost_addition import missing, windows
 from replayproxy.detect.lost_condition import ignored
 from replayproxy.detect.lost_findings import lost_write
-from replayproxy.detect.lost_more import crossed_writes, ignored_condition, lost_addition, torn_read, written_back
+from replayproxy.detect.lost_more import (
+    crossed_writes,
+    ignored_condition,
+    lost_addition,
+    put_over,
+    torn_read,
+    written_back,
+)
+from replayproxy.detect.lost_return import returned
 from replayproxy.detect.lost_write import Kept, Lost, look, taken_back
 from replayproxy.detect.lost_writeback import put_back
 from replayproxy.detect.ops import ABSENT, Op
@@ -154,6 +162,11 @@ class Races:
             self._add(partial(_sure, written_back(told, back)))
         for one in crossed(timeline, own):
             self._crossed(told, timeline, one)
+        for gone in returned(timeline):
+            if gone.by.episode == told.episode:
+                known = Kept(env=gone.by.env, table=gone.row.table, column=gone.column)
+                ops = frozenset((op.episode, op.seq) for op in gone.beside)
+                self._pairs.append((partial(self._if_kept, put_over(told, gone), (known,)), ops))
 
     def _doubles(self, told: Told, timeline: Timeline, held: Claims) -> None:
         for (row, column), claimed in held.items():

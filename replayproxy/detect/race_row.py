@@ -47,12 +47,12 @@ def crossed(timeline: Timeline, own: Sequence[Op]) -> Iterator[Crossed]:
             if one.row in writes:
                 reads[one.row].append(op)
     for row, written in writes.items():
-        for knot in _overlapping(sorted([*written, *reads[row]], key=lambda op: op.fwd)):
+        for knot in overlapping(sorted([*written, *reads[row]], key=lambda op: op.fwd)):
             if len(knot) <= MOST_ACTS and any(op.sets for op in knot):
                 yield from _judge(timeline, row, knot)
 
 
-def _overlapping(ops: Sequence[Op]) -> Iterator[list[Op]]:
+def overlapping(ops: Sequence[Op]) -> Iterator[list[Op]]:
     """Those that overlap, directly or through others; an act that overlaps nothing is left out."""
     knot: list[Op] = []
     end = 0
