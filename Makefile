@@ -6,7 +6,7 @@ BIN := .venv/bin
 SERVERS := kinto radicale mcp openenv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test large check-speed quick lint types servers wheel-check docs accuracy clean
+.PHONY: help demo test large check-speed bench bench-others quick lint types servers wheel-check docs accuracy clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,12 @@ test: .venv/.dev servers ## every test
 
 large: .venv/.dev ## 300 MiB each way and 10,000 idle connections, with the memory of record and replay measured
 	REPLAYPROXY_LARGE=1 $(BIN)/python -m pytest -n 0 -q -s tests/cases/test_large.py tests/e2e/test_long_talk.py
+
+bench: .venv/.dev ## record, replay and diff beside other programs, in turns; writes docs/performance.md (needs wrk, nginx)
+	$(BIN)/python -m tests.bench --page docs
+
+bench-others: ## WireMock, mountebank and talkback for `make bench` (needs npm, java)
+	npm install --prefix .cache/bench --no-audit --no-fund --silent wiremock@3.13.2 mountebank@2.9.1 talkback@4.2.0
 
 check-speed: .venv/.dev ## how long check takes over 100,000 and 200,000 exchanges, and how much memory
 	$(BIN)/python -m tests.bench.check_speed

@@ -1,0 +1,101 @@
+"""What grows with the recording, and what must not: memory, opening a store, comparing two runs, starting."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.bench import contenders
+from tests.bench.contenders import BIN
+from tests.bench.load import in_order, wrk
+from tests.bench.machine import PROXY_CORE, pinned, private_mib
+from tests.bench.recordings import make
+from tests.bench.rounds import Row
+
+
+def ran(command: Sequence[str], *, ok: tuple[int, ...] = (0,)) -> Row:
+    """A command of ours, run to its end: seconds, CPU seconds, and most memory in MiB. Raises RuntimeError."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    done = subprocess.run(
+        ["/usr/bin/env", "time", "-f", "%M", str(BIN / "replayproxy"), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - began
+    if done.returncode not in ok:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr[-300:]}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "seconds": round(seconds, 3),
+        "cpu_s": round(cpu, 3),
+        "peak_mib": round(int(done.stderr.split()[-1]) / 1024, 1),
+    }
+
+
+def opening(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
+    """`ls` and `show` of one exchange in stores of so many exchanges, a thousand an episode; replay's memory."""
+    for size in sizes:
+        made = make(folder / f"store-{size}", size // 1000, 1000)
+        for number in range(1, rounds + 1):
+            for name, command in {"ls": ["ls"], "show": ["show", "r/e3/500"]}.items():
+                told = ran([*command, "--store", str(made.store)])
+                yield {"group": "opening", "name": f"{name} of {size:,}", "round": number, **told}
+        home = folder / f"replay-{size}"
+        home.mkdir()
+        with contenders.replay(home, str(made.folder)) as one:
+            seen = in_order(one.url, made.paths, seconds=8)
+            yield {
+                "group": "memory",
+                "name": f"replay of {size:,}",
+                "round": 1,
+                "private_mib": round(private_mib(one.pid), 1),
+                "answered": seen.requests,
+            }
+
+
+def memory_of_recording(folder: Path, upstream: str, sizes: Sequence[int]) -> Iterator[Row]:
+    """One recorder, looked at when it has recorded so many exchanges."""
+    (folder / "growing").mkdir(parents=True)
+    with contenders.recorder()(folder / "growing", upstream) as one:
+        total = 0
+        for size in sorted(sizes):
+            while total < size:
+                total += wrk(f"{one.url}/deals/1", seconds=5).requests
+            yield {
+                "group": "memory", "name": f"record of {size:,}", "round": 1, "recorded": total,
+                "private_mib": round(private_mib(one.pid), 1),
+            }  # fmt: skip
+
+
+def diffing(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
+    """Two runs whose answers differ in a clock field only, fifty exchanges an episode."""
+    for size in sizes:
+        home = folder / f"diff-{size}"
+        made = make(home, size // 50, 50)
+        make(home, size // 50, 50, run="again", clock=1000)
+        for number in range(1, rounds + 1):
+            told = ran(["diff", "r", "again", "--store", str(made.store), "--json"], ok=(0, 1))
+            yield {
+                "group": "diff",
+                "name": f"{size:,}",
+                "round": number,
+                **told,
+                "pairs_per_s": round(size / told["seconds"]),
+            }
+
+
+def starting(rounds: int) -> Iterator[Row]:
+    for number in range(1, rounds + 1):
+        yield {"group": "starting", "name": "--help", "round": number, **ran(["--help"])}
+        began = time.monotonic()
+        subprocess.run([*pinned(PROXY_CORE), str(BIN / "python"), "-c", "import click"], check=True)
+        yield {
+            "group": "starting", "name": "python -c 'import click'", "round": number,
+            "seconds": round(time.monotonic() - began, 3),
+        }  # fmt: skip

@@ -1,0 +1,85 @@
+"""What a benchmark ran on, and what its processes used: cores, CPU seconds, memory."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+PROXY_CORE, LOAD_CORE = 0, 1
+"""The program under test has a core of its own; load and environment share the other one."""
+
+
+def pinned(core: int) -> list[str]:
+    """What goes before a command line so that it runs on one core; nothing where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cores[core % len(cores)])] if len(cores) > 1 else []
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found, asked = [], [pid]
+    while asked:
+        one = asked.pop()
+        found.append(one)
+        for path in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                asked.extend(int(child) for child in path.read_text().split())
+            except OSError:
+                continue
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and its living descendants."""
+    total = 0
+    for one in family(pid):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICK
+
+
+def private_mib(pid: int) -> float:
+    """Private memory of a process and its descendants: pages of a mapped store do not count."""
+    total = 0
+    for one in family(pid):
+        try:
+            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
+                if line.startswith(("Private_Dirty:", "Private_Clean:")):
+                    total += int(line.split()[1])
+        except OSError:
+            continue
+    return total / 1024
+
+
+def counting_loop() -> float:
+    """Seconds that this Python needs to add up five million squares: how fast a core is right now."""
+    began, total = time.process_time(), 0
+    for number in range(5_000_000):
+        total += number * number
+    return time.process_time() - began
+
+
+def describe() -> dict[str, Any]:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return {
+        "cpu": model, "cores": len(os.sched_getaffinity(0)), "python": platform.python_version(),
+        "mitmproxy": importlib.metadata.version("mitmproxy"), "aiohttp": importlib.metadata.version("aiohttp"),
+        "lmdb": importlib.metadata.version("lmdb"), "counting_loop_s": round(counting_loop(), 2),
+    }  # fmt: skip
