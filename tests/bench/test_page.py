@@ -10,8 +10,8 @@ from tests.bench.page import ROWS, write
 from tests.bench.rounds import median, ratio
 
 MACHINE = {
-    "group": "machine", "name": "machine", "cpu": "a core", "cores": 2, "python": "3", "mitmproxy": "12", "aiohttp": "3",
-    "lmdb": "3", "counting_loop_s": 0.5,
+    "group": "machine", "name": "machine", "cpu": "a core", "cores": 2, "python": "3", "mitmproxy": "12",
+    "aiohttp": "3", "lmdb": "3", "counting_loop_s": 0.5,
 }  # fmt: skip
 
 
