@@ -18,7 +18,7 @@ from replayproxy.storage import Resolved, open_store
 def command(addresses: tuple[str, ...], stores: tuple[Path, ...], as_json: bool) -> int:
     """Mark runs or episodes as removed: they are no longer listed, and their names are free again.
 
-    Nothing is removed when one of the addresses is wrong. The space is not freed.
+    Nothing is removed when one of the addresses is wrong. `replayproxy gc` frees the space.
     """
     with open_store(one_store(stores)) as store:
         reader = store.reader()

@@ -44,14 +44,13 @@ class Step:
 
 @dataclass(slots=True)
 class Batch:
-    """Steps in order. `durable`: the commit must be synced before anybody is told."""
+    """Steps in order."""
 
     env: Environment
     steps: list[Step] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
     cost: int = 0
     count: int = 0
-    durable: bool = False
 
     def put(self, db: str, key: bytes, value: bytes, future: Future[Any] | None = None) -> None:
         handle = self.env.dbs[db]
@@ -101,7 +100,6 @@ class Batch:
     def update_episode(self, episode: Episode, future: Future[Any] | None, *, seal: bool = False) -> None:
         cold.encode_episode(episode, 0)  # what cannot be encoded fails here, before the transaction
         dbs = self.env.dbs
-        self.durable |= seal
         where = episode.run_key, episode.key
         self.steps.append(
             Step(apply=lambda txn: update_episode(txn, dbs, episode, seal=seal), episode=where, future=future)
@@ -110,7 +108,6 @@ class Batch:
     def annotate(self, run_key: int, change: Callable[[Episode], Episode], keys: Iterable[int],
                  future: Future[Any]) -> None:  # fmt: skip
         dbs, listed = self.env.dbs, tuple(keys)
-        self.durable = True
         self.steps.append(Step(apply=lambda txn: annotate(txn, dbs, run_key, listed, change), future=future))
 
     def remove(self, run_key: int, key: int | None, wall: int) -> None:
@@ -118,11 +115,10 @@ class Batch:
         self.steps.append(Step(apply=lambda txn: remove(txn, dbs, run_key, key, wall)))
 
     def flush(self, future: Future[Any]) -> None:
-        self.durable = True
         self.steps.append(Step(apply=lambda txn: None, future=future))
 
     def commit(self) -> None:
-        """All steps or none. Raises lmdb.Error and OSError, after which it may be called again.
+        """All steps or none, on disk when it returns. Raises lmdb.Error and OSError; it may be called again then.
 
         A step that fails for another reason (an episode that is not there, a record that is damaged) is left out,
         its future gets the error, and the episode it belongs to carries a fault from then on.
@@ -137,8 +133,6 @@ class Batch:
                     step.error = error
                     if step.episode is not None:
                         add_fault(txn, self.env.dbs, *step.episode, str(error))
-        if self.durable:
-            self.env.env.sync(True)
 
     def tell(self) -> None:
         """Resolves the futures of a batch that is on disk."""

@@ -90,7 +90,6 @@ class Committer:
                 if not self._committed(self._prepared(works)):
                     return
                 committed = time.monotonic()
-            self._env.env.sync(True)
         except BaseException as error:  # nobody may go on believing that things are written
             with self._state:
                 self.failed, self._closing = error, True

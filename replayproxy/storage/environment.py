@@ -6,6 +6,7 @@ ends the process with SIGBUS. All three are prevented here.
 
 from __future__ import annotations
 
+import importlib
 import os
 import struct
 import threading
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import lmdb
 
@@ -36,24 +37,58 @@ def why_not_whole(directory: Path) -> str | None:
     path = directory / DATA_FILE
     with path.open("rb") as data:
         size = os.fstat(data.fileno()).st_size
-        first = data.read(_META_AT + _META.size)
-        if len(first) < _META_AT + _META.size:
-            return f"{path} is cut: {size} bytes"
-        metas = [_META.unpack_from(first, _META_AT)]
-        page = _PAGE_SIZE_AT.unpack_from(metas[0][4])[0]
-        if metas[0][0] != _MAGIC or not 512 <= page <= 65536:
-            return f"{path} is no LMDB file, or its first page is damaged"
-        data.seek(page)
-        second = data.read(_META_AT + _META.size)
+        try:
+            wanted = _wanted(data)
+        except _Odd as odd:
+            return str(odd).format(path=path, size=size)
+    return f"{path} is cut: {size} bytes, it must have {wanted}" if wanted > size else None
+
+
+class _Odd(Exception):
+    """What is wrong with the first two pages: a template with `path` and `size`."""
+
+
+@dataclass(slots=True)
+class Meta:
+    """One of the two meta pages of a data file: `at` its bytes begin; the newer one says what the file holds."""
+
+    at: int
+    members: tuple[Any, ...]
+
+    @property
+    def txn(self) -> int:
+        return int(self.members[7])
+
+    @property
+    def last_page(self) -> int:
+        return int(self.members[6])
+
+    def packed(self, *, txn: int) -> bytes:
+        return _META.pack(*self.members[:7], txn)
+
+
+def metas(data: BinaryIO) -> tuple[int, list[Meta]]:
+    """The size of a page, and both meta pages as they lie in the file. Raises _Odd."""
+    first = data.read(_META_AT + _META.size)
+    if len(first) < _META_AT + _META.size:
+        raise _Odd("{path} is cut: {size} bytes")
+    found = [Meta(_META_AT, _META.unpack_from(first, _META_AT))]
+    page = int(_PAGE_SIZE_AT.unpack_from(found[0].members[4])[0])
+    if found[0].members[0] != _MAGIC or not 512 <= page <= 65536:
+        raise _Odd("{path} is no LMDB file, or its first page is damaged")
+    data.seek(page)
+    second = data.read(_META_AT + _META.size)
     if len(second) < _META_AT + _META.size:
-        return f"{path} is cut: {size} bytes"
-    metas.append(_META.unpack_from(second, _META_AT))
-    if metas[1][0] != _MAGIC:
-        return f"the second page of {path} is damaged"
-    last = max(metas, key=lambda meta: int(meta[7]))[6]
-    if (last + 1) * page > size:
-        return f"{path} is cut: {size} bytes, it must have {(last + 1) * page}"
-    return None
+        raise _Odd("{path} is cut: {size} bytes")
+    found.append(Meta(page + _META_AT, _META.unpack_from(second, _META_AT)))
+    if found[1].members[0] != _MAGIC:
+        raise _Odd("the second page of {path} is damaged")
+    return page, found
+
+
+def _wanted(data: BinaryIO) -> int:
+    page, found = metas(data)
+    return (max(found, key=lambda meta: meta.txn).last_page + 1) * page
 
 
 @dataclass(slots=True)
@@ -88,6 +123,9 @@ class Environment:
         """A write transaction, committed at the end; LMDB's errors come as they are."""
         self.check_process()
         with self.env.begin(write=True) as txn:
+            # Asked once nobody else can write: `gc` puts another file here while it holds this same transaction.
+            if self.moved():
+                raise StoreTrouble(f"{self.path} was removed or replaced while it was open", hint="run it again")
             yield txn
 
     @contextmanager
@@ -96,7 +134,8 @@ class Environment:
         try:
             with self.writing() as txn:
                 yield txn
-        except lmdb.Error as error:
+            self.fill_up()
+        except (lmdb.Error, OSError) as error:
             raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
 
     def is_writing(self, session: int) -> bool:
@@ -149,6 +188,7 @@ def acquire(directory: Path, *, create: bool) -> Environment:
                 shared.check_process()
                 shared.users += 1
                 return shared
+            _refuse_rewritten(directory)
             _refuse_cut(directory)
         opened = _opened(directory, create=create)
         opened.users = 1
@@ -164,6 +204,13 @@ def release(environment: Environment) -> None:
             environment.env.close()
 
 
+def _refuse_rewritten(directory: Path) -> None:
+    # LMDB would take the lock file, which both share, for its own alone and make it anew under whoever uses it.
+    own = identity_of(directory)[:2]
+    if any(known[:2] == own for known in _open):
+        raise StoreTrouble(f"{directory} was replaced while this process read it", hint="run it again")
+
+
 def _refuse_cut(directory: Path) -> None:
     # A recorder may be between its commit and the filling up of the file: ask again before refusing.
     for wait in (0.02, 0.1, None):
@@ -172,7 +219,31 @@ def _refuse_cut(directory: Path) -> None:
             return
         if wait is not None:
             time.sleep(wait)
+    if _filled_up(directory):
+        return
     raise StoreTrouble(f"{reason}: the store is damaged", hint="restore it from a copy")
+
+
+def _filled_up(directory: Path) -> bool:
+    """Mends the file of a writer that was killed between its commit and `fill_up`: only unused pages are missing.
+
+    LMDB's verifier reads the file as bytes, so that a page beyond the end is no signal. Which pages are in use only its
+    inside says (`verify` does not look into the values that have pages of their own).
+    """
+    try:
+        if locks.living(directory):
+            return False
+        with (directory / DATA_FILE).open("r+b") as data:
+            size = os.fstat(data.fileno()).st_size
+            page, _ = metas(data)
+            verifier = importlib.import_module("lmdb.verify")._Verifier(data, size)
+            if verifier.verify() or any(verifier.live[size // page :]):
+                return False
+            data.seek(0)
+            data.truncate(_wanted(data))
+    except Exception:  # it cannot be read so far, or not be written: then it is what it looks like
+        return False
+    return True
 
 
 def _opened(directory: Path, *, create: bool) -> Environment:
@@ -203,7 +274,6 @@ def _lmdb(directory: Path, *, create: bool, readonly: bool) -> lmdb.Environment:
                 map_size=size,
                 max_dbs=len(DATABASES) + 8,
                 max_readers=1024,
-                metasync=False,
                 create=create,
                 readonly=readonly,
                 lock=not readonly,

@@ -7,6 +7,7 @@ that lists nothing of it, verifies, and can be recorded into. `publish` is one t
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -17,7 +18,7 @@ import lmdb
 from replayproxy.core.names import why_not_a_name
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Event, Exchange, Run
 from replayproxy.errors import StoreTrouble, WrongUsage
-from replayproxy.storage import cold
+from replayproxy.storage import cold, locks
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.layout import episode_key, episode_name_key, u64
@@ -36,6 +37,9 @@ class Intake:
         if env.readonly:
             raise StoreTrouble(f"{env.path} is read-only")
         self._env: Environment = env
+        # What is not published yet looks to `gc` as if it had been removed: it is kept away until then.
+        self._let_go = weakref.finalize(self, locks.drop, locks.share(env.path))
+        env.complete()
         self._numbers = Numbers(env)
         self._wall = u64(wall())
         self._hidden: list[bytes] = []
@@ -162,6 +166,7 @@ class Intake:
         batch = Batch(self._env)
         batch.flush(done)
         self._written(batch)
+        self._let_go()
 
 
 def _taken(what: str, name: str, hint: str) -> WrongUsage:

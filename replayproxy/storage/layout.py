@@ -33,6 +33,9 @@ LATER = frozenset({"trials"})
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
 RECORDER_LOCK = "recorder.lock"
+WRITERS_LOCK = "writers.lock"
+COPY_FILE = "data.mdb.gc"
+"""What `gc` writes before it takes the place of the data file; where one lies, a gc was cut off."""
 
 META_FORMAT = b"format"
 META_NEXT_KEY = b"next-key"

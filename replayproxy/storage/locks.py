@@ -1,17 +1,20 @@
 """Who is writing: one recorder at a time, and whether the writer of an open episode still lives.
 
 Locks are `flock`s, which the system drops when the process that holds them ends, however it ends. Every writer holds
-`writer-N.lock` (N: its number in the store); the recorder also holds `recorder.lock`, which carries its pid.
+`writer-N.lock` (N: its number in the store) and shares `writers.lock`, which `gc` takes for itself alone; the recorder
+also holds `recorder.lock`, which carries its pid.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from replayproxy.errors import StoreTrouble
-from replayproxy.storage.layout import RECORDER_LOCK
+from replayproxy.storage.layout import RECORDER_LOCK, WRITERS_LOCK
 
 
 def _lock(path: Path) -> int | None:
@@ -32,12 +35,42 @@ def _lock(path: Path) -> int | None:
         os.close(held)
 
 
-class WriterLocks:
-    """The locks that one writer holds until `release`."""
+def share(directory: Path) -> int:
+    """A descriptor that keeps `gc` away. StoreTrouble while one is at work."""
+    held = os.open(directory / WRITERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        raise StoreTrouble(f"replayproxy gc is rewriting {directory}", hint="wait until it has ended") from error
+    return held
 
-    def __init__(self, directory: Path, session: int, recorder: int | None) -> None:
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Nobody writes, and nobody begins to, while it holds. StoreTrouble when somebody writes already."""
+    recorder = take_recorder(directory)
+    held = os.open(directory / WRITERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreTrouble(f"another command is writing to {directory}", hint="wait until it has ended") from error
+        sweep(directory)
+        yield
+    finally:
+        os.close(held)
+        os.ftruncate(recorder, 0)
+        os.close(recorder)
+
+
+class WriterLocks:
+    """The locks that one writer holds until `release`. `shared`: what `share` gave."""
+
+    def __init__(self, directory: Path, session: int, recorder: int | None, shared: int) -> None:
         self._path = directory / writer_file(session)
         self._recorder = recorder
+        self._shared: int | None = shared
         own = _lock(self._path)
         if own is None:
             raise StoreTrouble(f"{self._path} is locked by another process")
@@ -48,6 +81,9 @@ class WriterLocks:
             self._path.unlink(missing_ok=True)
             os.close(self._own)
             self._own = None
+        if self._shared is not None:
+            os.close(self._shared)
+            self._shared = None
         if self._recorder is not None:
             os.ftruncate(self._recorder, 0)
             os.close(self._recorder)

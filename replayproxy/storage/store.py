@@ -9,12 +9,12 @@ from pathlib import Path
 from replayproxy.core.redact import Redactor
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import environment
-from replayproxy.storage.layout import DATA_FILE, LOCK_FILE
+from replayproxy.storage.layout import DATA_FILE, LOCK_FILE, WRITERS_LOCK
 from replayproxy.storage.reader import Reader
 from replayproxy.storage.writer import Writer
 
 # What may lie in a directory that is to become a store: the remains of one whose making was cut off, the demo's mark.
-_UNFINISHED = frozenset({".gitignore", LOCK_FILE, "made-by-demo", "secret.key"})
+_UNFINISHED = frozenset({".gitignore", LOCK_FILE, WRITERS_LOCK, "made-by-demo", "secret.key"})
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:

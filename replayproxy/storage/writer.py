@@ -48,16 +48,19 @@ class Writer:
         self._known: dict[int, Known] = {}
         self._grown: dict[bytes, int] = {}  # bodies too large to hold with secrets in them, by digest: few
         recorder = locks.take_recorder(env.path) if exclusive else None
+        shared = None
         try:
+            shared = locks.share(env.path)
             if exclusive:
                 locks.sweep(env.path)
             env.forget_the_dead()
             env.complete()
             self._numbers = Numbers(env)
-            self._locks = locks.WriterLocks(env.path, self._numbers.session, recorder)
+            self._locks = locks.WriterLocks(env.path, self._numbers.session, recorder, shared)
         except BaseException:
-            if recorder is not None:
-                locks.drop(recorder)
+            for held in (recorder, shared):
+                if held is not None:
+                    locks.drop(held)
             raise
         self._names: set[tuple[int, str]] = set()
         self._open: dict[int, int] = {}  # episodes that were opened here and not yet sealed -> their runs

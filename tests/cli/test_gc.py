@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replayproxy.storage import open_store
+from tests.cli.conftest import Call
+
+
+def test_it_says_what_it_deleted_and_how_large_the_store_is_now(call: Call, recorded: Path) -> None:
+    assert call("rm", "older").code == 0
+    told = call("gc", "--json")
+    assert (told.code, told.json["deleted"], told.json["short"]) == (0, {"runs": 1}, None)
+    assert told.json["after"] == (recorded / "data.mdb").stat().st_size
+    again = call("gc")
+    assert again.code == 0
+    assert again.text == f"{recorded}: deleted nothing\n{told.json['after']:,} bytes, as before\n"
+    assert call("fsck").code == 0
+
+
+def test_while_somebody_records_it_is_exit_4_and_names_who(call: Call, recorded: Path) -> None:
+    with open_store(recorded) as store:
+        writer = store.writer()
+        told = call("gc")
+        writer.close()
+    assert told.code == 4
+    assert "another recorder (pid " in told.err
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("stores", [["missing"], ["a", "b"]])
+def test_it_takes_one_store_that_is_there(call: Call, tmp_path: Path, stores: list[str]) -> None:
+    assert call("gc", *(part for name in stores for part in ("--store", str(tmp_path / name)))).code == 2
