@@ -43,7 +43,7 @@ CLEAR = "\r\x1b[K"
 @click.option("--snapshot-mode", metavar="MODE", help="hold[:LIMIT] or free. Default: hold:250ms.")
 @click.option("--reset", multiple=True, metavar='NAME="METHOD URL [BODY]"', help="Kept as wiring; never sent here.")
 @click.option("--url-style", metavar="path|port", help="How episodes opened by the API are told apart. Default: path.")
-@click.option("--workers", type=int, metavar="N", help="1; more come with a later version.")
+@click.option("--workers", type=int, metavar="N", help="Proxy processes behind the same addresses. Default: 1.")
 @click.option("--listen", metavar="HOST", help="Where listeners without an address of their own listen.")
 @click.option("--control", metavar="[HOST:]PORT", help="Where the control API listens. Default: a free loopback port.")
 @click.option("--advertise", multiple=True, metavar="HOST|NAME=URL", help="What URLs, ready file and variables name.")

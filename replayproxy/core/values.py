@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     LOCAL = "local"  # answered by the proxy itself; never the environment's word
     HALF_SENT = "half-sent"  # the request itself never arrived whole; never matched, never re-driven
     OPEN_AT_END = "open-at-end"  # a stream or WebSocket still open when its episode ended
+    LOST = "lost"  # the proxy process that carried it is gone: whether and how it was answered is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

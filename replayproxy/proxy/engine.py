@@ -32,7 +32,8 @@ from replayproxy.proxy.upstream_tls import UpstreamTls
 _CLOSING = 1.5
 """Seconds that the connections have to close at a stop, after the grace."""
 
-_LONGEST_GRACE = 5.5
+LONGEST_STOP = 5.5
+"""Seconds of grace at most, whatever is asked for."""
 
 _NOWHERE = "http://127.0.0.1:0"
 """Stands where mitmproxy wants an upstream that only the ticket knows. It cannot be connected to."""
@@ -103,11 +104,24 @@ class ProxyEngine:
 
         Raises WorldTrouble when the address is taken or not this machine's, WrongUsage for an upstream that is none.
         """
+        parsed(upstream)  # before a port is taken
+        sock = bind(host, port)
+        return await self.adopt(sock, env, upstream, port_episode=port_episode, advertise=advertise, options=options)
+
+    async def adopt(
+        self,
+        sock: socket.socket,
+        env: str,
+        upstream: str,
+        *,
+        port_episode: str | None = None,
+        advertise: str | None = None,
+        options: EnvOptions | None = None,
+    ) -> Listener:
+        """The same on a socket that is bound already."""
         if options is not None and options.tls and self._authority is None:
             raise ValueError("a listener that speaks TLS needs an authority")
-        target = _parsed(upstream)
-        sock = bind(host, port)
-        bound = bound_address(sock)
+        target, bound = parsed(upstream), bound_address(sock)
         listener = listener_for(
             env, upstream, target, bound, port_episode=port_episode, advertise=advertise, options=options
         )
@@ -177,7 +191,7 @@ class ProxyEngine:
             await self.unlisten(listener)
         self._close_idle()
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(grace, _LONGEST_GRACE)):
+            async with asyncio.timeout(min(grace, LONGEST_STOP)):
                 while self.in_flight():
                     self._quiet.clear()
                     await self._quiet.wait()
@@ -208,7 +222,8 @@ class ProxyEngine:
         self._quiet.set()
 
 
-def _parsed(upstream: str) -> Upstream | None:
+def parsed(upstream: str) -> Upstream | None:
+    """An upstream's address; None: it is dynamic. Raises WrongUsage."""
     if upstream == DYNAMIC:
         return None
     try:

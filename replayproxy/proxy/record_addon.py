@@ -6,6 +6,7 @@ changes nothing on the wire. Every hook has an outer guard.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Callable, Coroutine
@@ -93,7 +94,7 @@ class RecordAddon:
             data.authority = b""  # environments get origin form
         if route.proxy_user is not None:
             marks = replace(marks, claims=replace(marks.claims, proxy_user=route.proxy_user))
-        ticket = self._arrive(route, marks, data.method, at)
+        ticket = await self._arrive(route, marks, data.method, at)
         try:
             upstream = self._upstream(route, ticket)
             live = self._begin(flow, route, ticket, marks, upstream, at)
@@ -110,9 +111,9 @@ class RecordAddon:
             flow.request.stream = live.request_tee
             await self._before_forward(live, live.head)
 
-    def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
+    async def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
         try:
-            return self.scribe.arrive(
+            ticket = self.scribe.arrive(
                 marks.claims,
                 env=route.env,
                 listener=route.listener,
@@ -121,6 +122,7 @@ class RecordAddon:
                 at=at,
                 fields=marks.fields,
             )
+            return await ticket if isinstance(ticket, asyncio.Future) else ticket
         except Exception as error:
             self.fault(None, "arrive", error)
             return None

@@ -8,6 +8,7 @@ given to `fault`, and the traffic goes on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -74,9 +75,10 @@ class Scribe(Protocol):
 
     def arrive(
         self, claims: Claims, *, env: str, listener: str, method: bytes, target: bytes, at: int, fields: Fields = ()
-    ) -> Ticket:
+    ) -> Ticket | asyncio.Future[Ticket | None]:
         """A request's head is here. `listener` is `Listener.url`; `target` has the prefix taken off already,
-        and `fields` the marks. The ticket may not know its episode yet: ids in bodies and answers come later."""
+        and `fields` the marks. The ticket may not know its episode yet: ids in bodies and answers come later. A
+        recorder in another process promises one; None: it could take no notice, and the traffic goes on."""
 
     def sink(self, ticket: Ticket, fields: Fields, *, answer: bool) -> BodySink:
         """Where the bytes of one body go. `fields` are the head's: of the answer, or of the request.

@@ -221,6 +221,7 @@ class Episodes:
         self.engine.release(ours, streams_only=True)
         if not await live.settle(_left(deadline, SETTLE)):
             self.engine.release(ours)
+            await live.settle(STREAMS_SETTLE)  # workers have to be asked, and answer at once
 
     async def _seal(self, live: Live) -> Episode:
         """Everything of the episode is on disk when it returns, or it is incomplete and says why."""

@@ -22,6 +22,8 @@ from replayproxy.session.ready_rules import rule_tables
 from replayproxy.session.wiring import EnvSpec, Reset
 from replayproxy.state.loader import Loaded, load, parse_named
 
+MOST_WORKERS = 64
+
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
@@ -40,6 +42,7 @@ class RecordOptions:
     resets: tuple[Reset, ...] = ()
     url_style: str = "path"
     forward: tuple[str, int] | None = None
+    workers: int = 1
     forward_auth: bool = False
     passes: HostList = field(default_factory=HostList)
     episode: str | None = None
@@ -80,9 +83,9 @@ def parse(
     `wall` and `pick` (`run`: random letters, `token`: a random token) come in, so that this is a function of its
     arguments. Raises WrongUsage.
     """
-    _refuse_workers(flags, config)
     envs = wiring.environments(flags["env"], config.env)
     forward, passes = forward_words(flags, config)
+    workers = _workers(config.value("workers", flags["workers"], 1), forward=forward is not None)
     if not envs and forward is None:
         raise WrongUsage("record needs an environment", hint="--env app=http://127.0.0.1:9000, or --forward 0")
     run = _run_name(config.value("run", flags["run"]), wall, pick["run"])
@@ -116,6 +119,7 @@ def parse(
         resets=_resets(flags["reset"], config, envs),
         url_style=_choice("url-style", config.value("url-style", flags["url_style"], "path"), ("path", "port")),
         forward=forward,
+        workers=workers,
         forward_auth=bool(config.value("forward-auth", flags.get("forward_auth"), False)),
         passes=passes,
         episode=episode,
@@ -163,12 +167,12 @@ def _rules(config: Config, sets: Sequence[str]) -> tuple[Mapping[str, Any], ...]
     return tables
 
 
-def _refuse_workers(flags: Mapping[str, Any], config: Config) -> None:
-    workers = config.value("workers", flags["workers"], 1)
-    if workers < 1:
-        raise WrongUsage(f"--workers {workers}: at least 1")
-    if workers != 1:
-        raise WrongUsage(f"--workers {workers}: more than one worker is not there yet; it comes with a later version")
+def _workers(wanted: Any, *, forward: bool) -> int:
+    if not isinstance(wanted, int) or not 1 <= wanted <= MOST_WORKERS:
+        raise WrongUsage(f"--workers {wanted}: it takes a number from 1 to {MOST_WORKERS}", hint="--workers 2")
+    if wanted > 1 and forward:
+        raise WrongUsage(f"--workers {wanted}: a forward proxy has one process", hint="--workers 1")
+    return wanted
 
 
 def _choice(option: str, value: Any, allowed: Sequence[Any]) -> Any:

@@ -19,6 +19,7 @@ from replayproxy.core.values import EnvWiring, Episode, Run
 from replayproxy.errors import Problem, UnknownAddress, WrongUsage
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
+from replayproxy.proxy.fleet import Fleet
 from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
@@ -79,10 +80,7 @@ class Recorder:
         )  # fmt: skip
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None
-        self.engine = ProxyEngine(
-            self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=options.upstream_timeout,
-            authority=self.authority,
-        )  # fmt: skip
+        self.engine = self._engine()
         self.addresses = Addresses(
             engine=self.engine, envs=options.envs, host=options.listen, advertised=options.advertised,
             advertised_urls=options.advertised_urls,
@@ -95,6 +93,19 @@ class Recorder:
             verdicts=self.verdicts,
         )  # fmt: skip
         self.control = self.forward = ""
+
+    def _engine(self) -> ProxyEngine | Fleet:
+        """The proxy: in this process, or in as many as were asked for."""
+        timeout = self.options.upstream_timeout
+        if self.options.workers == 1:
+            return ProxyEngine(
+                self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=timeout,
+                authority=self.authority,
+            )  # fmt: skip
+        return Fleet(
+            self.recording, workers=self.options.workers, wall=time.time_ns, say=self.say, upstream_timeout=timeout,
+            authority=self.authority,
+        )  # fmt: skip
 
     def _earlier(self) -> list[str]:
         """The names that are used up, where a run is appended to."""

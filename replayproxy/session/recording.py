@@ -69,7 +69,7 @@ class Recording:
         self.matters = Matters(identities, self._begun, self.tally)
         self.on_end: Callable[[Live], None] | None = None
         """Called with an episode that a rule ends."""
-        self._last_order = 0
+        self._last_order: dict[int, int] = {}
         self._connections = Connections(self.ledger.put_event, now=now, wall=wall)
 
     async def close(self, deadline: float | None) -> str | None:
@@ -97,10 +97,15 @@ class Recording:
         target: bytes,
         at: int,
         fields: Fields = (),
+        worker: int = 0,
     ) -> Ticket:
-        """A request's head is here: who it belongs to, where it goes, and its place in the order."""
+        """A request's head is here: who it belongs to, where it goes, and its place in the order.
+
+        The machine has one monotonic clock, so `at` orders the requests of all workers; only those of one worker can
+        have come at the same instant.
+        """
         del listener
-        order = self._order(at)
+        order = self._order(at, worker)
         if self._resets.by_head(env, method, target):
             attribution = Attribution(episode=None, reason="reset", carrier="", lane="main")
             return self._ticket(order, attribution, env, is_reset=True)
@@ -122,9 +127,14 @@ class Recording:
             live.arrive(order, attribution.lane, at)
         return attribution
 
-    def _order(self, at: int) -> tuple[int, int]:
-        self._last_order = max(at, self._last_order + 1)
-        return (self._last_order, 0)
+    def _order(self, at: int, worker: int = 0) -> tuple[int, int]:
+        last = self._last_order[worker] = max(at, self._last_order.get(worker, 0) + 1)
+        return (last, worker)
+
+    def follows(self, ticket: Ticket) -> tuple[bool, bool]:
+        """(whether rules look at its bodies, whether its episode has snapshots of its environment)."""
+        live = self.live_of(ticket)
+        return self.matters.of(ticket) is not None, live is not None and bool(self.camera.names(live, ticket.env))
 
     def _ticket(
         self,

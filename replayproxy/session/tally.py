@@ -71,6 +71,7 @@ class Tally:
     attributed: int = 0
     answered: int = 0
     unanswered: Counter[Outcome] = field(default_factory=Counter)
+    lost: int = 0
     strays: dict[str, Stray] = field(default_factory=dict)
     resets_seen: int = 0
     probes: int = 0
@@ -103,6 +104,7 @@ class Tally:
         env.exchanges += 1
         env.errors += exchange.response is not None and exchange.response.status >= 500
         env.failed[exchange.outcome] += exchange.outcome in FAILURES
+        self.lost += exchange.outcome is Outcome.LOST
         if exchange.is_the_environments:
             self.answered += 1
         elif not (exchange.is_reset or exchange.is_probe):
@@ -168,6 +170,8 @@ class Tally:
             reasons.append(f"{count(len(self.incomplete), 'episode')} incomplete")
         if self.unattributed:
             reasons.append(f"{count(self.unattributed, 'exchange')} unattributed")
+        if self.lost:
+            reasons.append(f"{count(self.lost, 'exchange')} lost with a worker process")
         if self.contradictions:
             reasons.append(count(self.contradictions, "contradiction"))
         if self.missing.total():
@@ -184,6 +188,7 @@ class Tally:
             "why_not_whole": self.why_not_whole(),
             "episodes": self.sealed + len(self.incomplete),
             "exchanges": self.exchanges,
+            "lost": self.lost,
             "unattributed": self.unattributed,
             "unattributed_reasons": {reason: stray.count for reason, stray in self.strays.items()},
             "incomplete": list(self.incomplete),
