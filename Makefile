@@ -6,7 +6,7 @@ BIN := .venv/bin
 SERVERS := kinto radicale mcp openenv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test large check-speed bench bench-others quick lint types servers wheel-check docs accuracy clean
+.PHONY: help demo test large check-speed workers-speed bench bench-others quick lint types servers wheel-check docs accuracy clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ bench-others: ## WireMock, mountebank and talkback for `make bench` (needs npm, 
 
 check-speed: .venv/.dev ## how long check takes over 100,000 and 200,000 exchanges, and how much memory
 	$(BIN)/python -m tests.bench.check_speed
+
+workers-speed: .venv/.dev ## what two proxy processes carry against one, in turns
+	$(BIN)/python -m tests.bench.workers
 
 quick: .venv/.dev ## the tests that need no other server
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not e2e' tests

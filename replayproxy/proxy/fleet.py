@@ -97,6 +97,11 @@ class Fleet:
         """The processes of the workers that are there."""
         return tuple(seat.process.pid for _, seat in sorted(self._seats.items()))
 
+    @property
+    def ready(self) -> int:
+        """How many workers accept connections."""
+        return len(self._there())
+
     async def _seated(self, number: int) -> Seat:
         ours, theirs = socket.socketpair()
         handing, handed = socket.socketpair()

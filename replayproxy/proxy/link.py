@@ -85,7 +85,10 @@ class Link:
         try:
             deed(*message[1:])
         except Exception as error:
-            self._desk.fault(None, "finished", error)
+            entry = self._entries.get(message[1]) if len(message) > 1 and isinstance(message[1], int) else None
+            self._desk.fault(entry.ticket if entry else None, "finished", error)
+            if message[0] in (Word.FORWARD, Word.HOLD):
+                self._channel.say(Word.GO_ON, message[1], 0)  # the traffic goes on
         return True
 
     def in_flight(self) -> dict[int, Ticket]:
@@ -104,12 +107,13 @@ class Link:
         return len(lost)
 
     def _lost(self, entry: Entry, why: str) -> Exchange:
+        ticket = entry.ticket
         # It may have reached the environment at any time since it came: `fwd` promises no more than that.
         times = Times(head=entry.at, wall=self._wall(), fwd=entry.at)
         return Exchange(
-            seq=0, request=entry.whole or _head(entry.ticket, *entry.head), response=None, outcome=Outcome.LOST, times=times, error=why,
-            upstream=parse_upstream(entry.ticket.upstream).origin if entry.ticket.upstream else "",
-            **_said_by(entry.ticket),
+            seq=0, request=entry.whole or _head(ticket, *entry.head), response=None, outcome=Outcome.LOST,
+            times=times, error=why, upstream=parse_upstream(ticket.upstream).origin if ticket.upstream else "",
+            **_said_by(ticket),
         )  # fmt: skip
 
     # -- the worker's words --------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ class Link:
         except Exception as error:
             entry.sinks.pop(answer, None)
             entry.closed[answer] = None
-            self._desk.fault(entry.ticket, "body", error)
+            self._desk.fault(entry.ticket, "answer's body" if answer else "request body", error)
 
     def _talk(self, number: int, from_agent: bool, text: bool, payload: bytes, at: int) -> None:
         entry = self._entries[number]
@@ -276,13 +280,18 @@ class Link:
         if answer in entry.closed:
             return entry.closed[answer]
         data, chunks = told
-        sink = entry.sinks.get(answer)
         if data is not None and not data:
             return _NOTHING
-        if data is not None:
-            sink = entry.sinks[answer] = self._desk.sink(entry.ticket, fields, answer=answer)
-            _pour(sink, data, chunks)
-        body = entry.closed[answer] = sink.close() if sink is not None else None
+        body = None
+        try:
+            if data is not None:
+                sink = entry.sinks[answer] = self._desk.sink(entry.ticket, fields, answer=answer)
+                _pour(sink, data, chunks)
+            body = entry.sinks[answer].close() if answer in entry.sinks else None
+        except Exception as error:
+            entry.sinks.pop(answer, None)
+            self._desk.fault(entry.ticket, "answer's body" if answer else "request body", error)
+        entry.closed[answer] = body
         return body
 
     def _conversation(self, entry: Entry, parcel: parcels.Parcel | None) -> WebSocket | None:

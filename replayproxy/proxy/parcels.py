@@ -60,7 +60,11 @@ def open_times(parcel: Parcel) -> Times:
 
 def websocket(value: WebSocket | None) -> Parcel | None:
     """Without the messages, which were told one by one."""
-    return None if value is None else (value.close_code, value.close_reason, value.closed_by_agent)
+    if value is None:
+        return None
+    # mitmproxy's codes are of an enumeration's type, which is no plain value.
+    code = None if value.close_code is None else int(value.close_code)
+    return code, value.close_reason, value.closed_by_agent
 
 
 def exchange(value: Exchange, *, with_request: bool) -> Parcel:
