@@ -20,6 +20,7 @@ from aiohttp import web
 
 from replayproxy.serve.connection import connections
 from replayproxy.serve.keepable import finite, why_not_kept
+from replayproxy.serve.metrics import CONTENT_TYPE, Reading, exposition
 
 MAX_BODY = 4 * 1024 * 1024
 
@@ -173,8 +174,15 @@ def _json(document: Any, status: int = 200, kind: str = "application/json") -> w
     return web.Response(status=status, body=json.dumps(document, default=str).encode(), content_type=kind)
 
 
-def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozenset()) -> web.Application:
-    """The API over `desk`. `hosts`: names besides loopback's by which it may be reached without a token."""
+def application(
+    desk: Desk,
+    *,
+    token: str | None,
+    hosts: frozenset[str] = frozenset(),
+    figures: Callable[[], Reading] | None = None,
+) -> web.Application:
+    """The API over `desk`. `hosts`: names besides loopback's by which it may be reached without a token. `figures`:
+    what `/metrics` shows; None: there is none."""
 
     async def opened(request: web.Request) -> web.Response:
         wanted = _shaped(OpenRequest, await _body(request))
@@ -211,6 +219,12 @@ def application(desk: Desk, *, token: str | None, hosts: frozenset[str] = frozen
     app.router.add_post("/v1/episodes/{name}/snapshot", snapshot)
     app.router.add_post("/v1/episodes/{name}/end", end)
     app.router.add_get("/v1/health", health)
+    if figures is not None:
+
+        async def metrics(_request: web.Request) -> web.Response:
+            return web.Response(body=exposition(figures()), headers={"Content-Type": CONTENT_TYPE})
+
+        app.router.add_get("/metrics", metrics)
     return app
 
 

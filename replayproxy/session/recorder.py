@@ -187,7 +187,8 @@ class Recorder:
         shown = options.advertised or ("127.0.0.1" if is_wildcard(host) else host)
         self.control = f"http://{authority(shown, port)}"
         hosts = frozenset({options.advertised} - {None})
-        self._server = ControlServer(application(self.episodes, token=options.token, hosts=hosts))  # type: ignore[arg-type]
+        app = application(self.episodes, token=options.token, hosts=hosts, figures=self.recording.figures)  # type: ignore[arg-type]
+        self._server = ControlServer(app)
         await self._server.start(listening)
 
     async def _start_forward(self) -> None:

@@ -16,6 +16,7 @@ from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims
 from replayproxy.core.values import Event, Exchange, Fields, Request, Response, Run
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
+from replayproxy.serve.metrics import Reading
 from replayproxy.session.camera import Camera, Plan
 from replayproxy.session.connections import Connections
 from replayproxy.session.identities import Identities
@@ -333,6 +334,15 @@ class Recording:
         self.tally.escaping += count
         if live is not None:
             live.episode = replace(live.episode, escaping_links=live.episode.escaping_links + count)
+
+    def figures(self) -> Reading:
+        """What there is to count, now."""
+        tally, counted = self.tally, self.tally.figures
+        return Reading(
+            exchanges=counted.exchanges, unattributed=tally.unattributed, findings=counted.findings,
+            episodes={"open": len(self.ledger.lives), "sealed": tally.sealed, "incomplete": len(tally.incomplete)},
+            snapshots=counted.snapshots, added=counted.added, queue=self.writer.waiting,
+        )  # fmt: skip
 
     # -- faults and the queue ------------------------------------------------------------------------------------
 

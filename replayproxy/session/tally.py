@@ -10,6 +10,7 @@ from typing import Any
 
 from replayproxy.core.shown import count
 from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus
+from replayproxy.session.figures import Figures
 
 FAILURES = frozenset({Outcome.CUT, Outcome.REFUSED, Outcome.INVALID, Outcome.TIMED_OUT})
 """The ways in which an environment fails to answer."""
@@ -94,10 +95,12 @@ class Tally:
     tls_refused: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     stopped: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
 
     def judged(self, verdict: Mapping[str, Any]) -> None:
         """A verdict on an ended episode came."""
         self.verdicts[verdict["verdict"]] += 1
+        self.figures.judged(verdict)
 
     def exchange(self, exchange: Exchange, *, attributed: bool) -> None:
         env = self.envs.setdefault(exchange.env, EnvTally())
@@ -109,8 +112,10 @@ class Tally:
             self.answered += 1
         elif not (exchange.is_reset or exchange.is_probe):
             self.unanswered[exchange.outcome] += 1
-        if (added := added_ns(exchange)) is not None:
+        added = added_ns(exchange)
+        if added is not None:
             env.added.add(added)
+        self.figures.exchange(exchange, added)
         if exchange.is_reset:
             self.resets_seen += 1
         elif exchange.is_probe and not attributed:
@@ -138,6 +143,7 @@ class Tally:
             self.faults.append(text)
 
     def snapshot(self, snapshot: Snapshot) -> None:
+        self.figures.snapshot(snapshot)
         if snapshot.status is SnapshotStatus.MISSING:
             # An undeclared start is expected to have no state; it is in the store, and counts as no fault.
             self.missing[snapshot.reason] += snapshot.reason != "undeclared"
@@ -222,11 +228,12 @@ class Tally:
 
 
 def added_ns(exchange: Exchange) -> int | None:
-    """What the proxy itself added to a whole exchange; a hold for a snapshot was asked for and is not counted."""
+    """What the proxy itself added to a whole exchange; a hold for a snapshot was asked for and is not counted. Of a
+    request that was passed on while it still came nothing but its answer's way counts."""
     times = exchange.times
     if times.c_in is None or times.fwd is None or times.up_end is None or times.c_out is None:
         return None
-    return max((times.fwd - times.c_in) + (times.c_out - times.up_end) - exchange.held_ns, 0)
+    return max(max(times.fwd - times.c_in, 0) + (times.c_out - times.up_end) - exchange.held_ns, 0)
 
 
 def _shown(raw: bytes) -> str:

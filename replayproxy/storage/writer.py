@@ -257,6 +257,11 @@ class Writer:
         """False while the queue is full: a put would wait."""
         return self._queue.room()
 
+    @property
+    def waiting(self) -> int:
+        """How many records are queued and not yet on disk."""
+        return self._queue.count
+
     def flush(self) -> Future[None]:
         """Resolves once everything queued so far is on disk."""
         future: Future[None] = Future()

@@ -17,7 +17,7 @@ LAYERS: dict[str, set[str]] = {
     "storage": {"core", "errors", "lmdb", "zstandard", "orjson"},
     "state": {"core", "errors"},
     "proxy": {"core", "storage", "state", "errors", "mitmproxy", "certifi", "h2"},
-    "serve": {"core", "detect", "storage", "state", "errors", "aiohttp", "multidict", "yarl"},
+    "serve": {"core", "detect", "storage", "state", "errors", "aiohttp", "multidict", "yarl", "prometheus_client"},
     "drive": {"core", "storage", "state", "errors", "h11"},
     "session": {
         "core",

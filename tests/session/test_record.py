@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
 
 from replayproxy.core.values import EpisodeState, Outcome, SnapshotStatus
 from replayproxy.errors import StoreTrouble, WorldTrouble, WrongUsage
@@ -432,3 +433,30 @@ async def appeared(path: Path) -> Any:
         while not path.exists() or not path.read_text():
             await asyncio.sleep(0.01)
     return json.loads(path.read_text())
+
+
+async def test_a_scraper_reads_what_was_recorded_so_far(world: Any, tmp_path: Path) -> None:
+    _, url = world
+    code = (
+        "page = urllib.request.urlopen(os.environ['REPLAYPROXY_CONTROL'] + '/metrics').read()\n"
+        "assert b'replayproxy_exchanges_total{' not in page, page\n"
+        "get(URL + '/a'); urllib.request.urlopen(URL + '/b', data=b'x').read()\n"
+        "import time; time.sleep(0.3)\n"
+        f"out = open({str(tmp_path / 'page')!r}, 'wb')\n"
+        "out.write(urllib.request.urlopen(os.environ['REPLAYPROXY_CONTROL'] + '/metrics').read())\n"
+    )
+    state = (load("app", f"http:{url}/state"),)
+    recorded, _ = await run(options(tmp_path, url, episode="e", snapshots=state), code)
+    assert recorded.command_exit == 0
+    read = {
+        (one.name, *one.labels.values()): one.value
+        for family in text_string_to_metric_families((tmp_path / "page").read_text())
+        for one in family.samples
+    }
+    assert read["replayproxy_exchanges_total", "app", "answered"] == 2
+    assert read["replayproxy_unattributed_total",] == 0
+    assert read["replayproxy_episodes", "open"] == 1
+    assert read["replayproxy_added_seconds_count",] == 2
+    assert 0 < read["replayproxy_added_seconds_sum",] < 1
+    assert read["replayproxy_snapshot_seconds_count",] == 2, "at the start, and after the write"
+    assert read["replayproxy_queue_depth",] == 0

@@ -166,6 +166,11 @@ def test_what_the_proxy_added_leaves_the_hold_out() -> None:
     assert added_ns(replace(exchange(), times=Times(head=0, wall=0))) is None
 
 
+def test_a_request_that_was_passed_on_while_it_came_hides_nothing_of_its_answers_way() -> None:
+    times = Times(head=0, wall=0, c_in=90 * MS, fwd=2 * MS, first=95 * MS, up_end=100 * MS, c_out=103 * MS)
+    assert added_ns(replace(exchange(), times=times)) == 3 * MS
+
+
 def test_quantiles_are_right_within_a_tenth() -> None:
     histogram = Histogram()
     assert histogram.quantile(0.5) is None
