@@ -1,7 +1,7 @@
 """The secrets that an episode has shown so far: where else they stand, in another coding, they are replaced too.
 
-Bounded: the newest of each side are kept. What the agent sent and what the environment gave are kept apart, because
-in replay the second are tokens already: what is remembered of the first must not depend on them.
+Bounded: those shown last by each side are kept. What the agent sent and what the environment gave are kept apart,
+because in replay the second are tokens already: what is remembered of the first must not depend on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from replayproxy.core.secretnames import is_secret_name
 
 SHORTEST, LONGEST = 8, 4096
 KEPT = 64
-"""Secrets remembered of each side of an episode, and at most learned from one message."""
+"""Secrets remembered of each side of an episode, those shown last, and at most learned from one message."""
 
 # Words and numbers stand everywhere for other reasons; a value with a quote, or JSON, cannot be replaced as a span.
 _COMMON = re.compile(rb"[a-z]{1,15}|[A-Z]?[a-z]{1,14}|-?[0-9.eE+-]+|[A-Z]{1,15}")
@@ -70,7 +70,10 @@ class Known:
 
     def learn(self, value: bytes, token: bytes, *, of_answer: bool, sure: bool) -> bool:
         """Remembers it, if it is worth it and new, and says so; the oldest of its side may go."""
-        if value in self._sides[of_answer] or not is_learned(value, sure=sure):
+        if value in self._sides[of_answer]:
+            self._renew(value, of_answer)
+            return False
+        if not is_learned(value, sure=sure):
             return False
         side = {**self._sides[of_answer], value: tuple(forms(value, token))}
         while len(side) > KEPT:
@@ -81,6 +84,14 @@ class Known:
         self.forms = tuple(sorted(dict.fromkeys(every), key=lambda form: -len(form[0])))
         self._whole = dict(reversed(self.forms))
         return True
+
+    def _renew(self, value: bytes, of_answer: bool) -> None:
+        """What is shown again is not the oldest: a credential that is in every request outlasts those of one each."""
+        side = self._sides[of_answer]
+        if 2 * len(side) < KEPT or next(reversed(side)) == value:
+            return
+        side = {one: made for one, made in side.items() if one != value} | {value: side[value]}
+        self._sides = (self._sides[0], side) if of_answer else (side, self._sides[1])
 
     def copy(self) -> Known:
         """The same knowledge, to be added to apart."""

@@ -1,4 +1,4 @@
-"""The archive: chosen runs in one file, whose records are those of the store, byte for byte.
+"""The archive: chosen runs in one file, whose records are those of the store (without dictionaries: `frame.pressed`).
 
     file     magic, format u32, format of the records u32, frames; all numbers are big-endian
     frame    kind u8, length of key u16, length of value u32, key, value, checksum 16
@@ -28,8 +28,9 @@ from replayproxy.core.shown import safe
 from replayproxy.core.values import Run
 from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.storage import cold
-from replayproxy.storage.frame import CHECKSUM_AT, Broken, why_too_large
-from replayproxy.storage.layout import DATABASES, FORMAT, episode_name_key, u64
+from replayproxy.storage.dictionaries import NONE
+from replayproxy.storage.frame import RECORD_FORMAT, Broken, why_record_too_large, why_too_large
+from replayproxy.storage.layout import DATABASES, episode_name_key, u64
 from replayproxy.storage.scan import RECORDS, Scan
 
 MAGIC = b"replayproxy archive\n"
@@ -61,7 +62,7 @@ class ArchiveWriter:
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        head = MAGIC + _FORMATS.pack(ARCHIVE_FORMAT, FORMAT)
+        head = MAGIC + _FORMATS.pack(ARCHIVE_FORMAT, RECORD_FORMAT)
         self._last = blake2b(head, digest_size=_CHECK).digest()
         self._out.write(head)
         self.frames = 0
@@ -82,7 +83,7 @@ class ArchiveWriter:
 
 
 def _too_large(db: str, raw: bytes) -> str | None:
-    return why_too_large(raw, 1 if db == "blobs" else CHECKSUM_AT.stop, RECORD_MOST)
+    return why_too_large(raw, 1, RECORD_MOST) if db == "blobs" else why_record_too_large(raw, RECORD_MOST)
 
 
 def _chained(last: bytes, *parts: bytes) -> bytes:
@@ -126,6 +127,7 @@ class Archive:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self.dbs: Mapping[str, Any] = {name: name for name in DATABASES}
+        self.dictionaries = NONE
         self._file = file
         self._at: dict[str, dict[bytes, tuple[int, int]]] = {name: {} for name in DATABASES}
         self._names: dict[str, dict[bytes, bytes]] = {"run-names": {}, "episode-names": {}}
@@ -149,13 +151,13 @@ class Archive:
         if len(head) < len(MAGIC) + _FORMATS.size:
             raise Broken(f"it is cut, {len(head)} bytes are there")
         own, records = _FORMATS.unpack_from(head, len(MAGIC))
-        if own > ARCHIVE_FORMAT or records > FORMAT:
+        if own > ARCHIVE_FORMAT or records > RECORD_FORMAT:
             raise StoreTrouble(
                 f"{self.path} was written by a newer replayproxy, or its head is damaged (format {own}, records"
-                f" {records}; this one knows {ARCHIVE_FORMAT}, {FORMAT})",
+                f" {records}; this one knows {ARCHIVE_FORMAT}, {RECORD_FORMAT})",
                 hint="upgrade replayproxy",
             )
-        if not 1 <= own <= ARCHIVE_FORMAT or records != FORMAT:
+        if not 1 <= own <= ARCHIVE_FORMAT or not 1 <= records <= RECORD_FORMAT:
             raise Broken(f"its format numbers are {own} and {records}")
         self._last = blake2b(head, digest_size=_CHECK).digest()
 

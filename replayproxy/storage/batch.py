@@ -5,7 +5,7 @@ Every step may be applied again after a failed commit and then has the same effe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +15,9 @@ import lmdb
 from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run, Snapshot
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold
-from replayproxy.storage.codec import encode_exchange, settle, settle_talk
+from replayproxy.storage.codec import exchange_content, settle, settle_talk
 from replayproxy.storage.environment import Environment
-from replayproxy.storage.frame import Broken, seal_blob
+from replayproxy.storage.frame import PLAIN, Broken, Press, seal_blob, seal_content
 from replayproxy.storage.layout import (
     META_LAST_CHECK,
     episode_key,
@@ -28,6 +28,7 @@ from replayproxy.storage.layout import (
     trial_key,
     u64,
 )
+from replayproxy.storage.learning import put_anew
 from replayproxy.storage.scans import keys_under, seal_of
 
 
@@ -44,9 +45,11 @@ class Step:
 
 @dataclass(slots=True)
 class Batch:
-    """Steps in order."""
+    """Steps in order. `press` compresses exchanges, `wrote` is told of each (key, record, content)."""
 
     env: Environment
+    press: Press = PLAIN
+    wrote: Callable[[bytes, bytes, bytes], None] | None = None
     steps: list[Step] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
     cost: int = 0
@@ -74,7 +77,17 @@ class Batch:
             response=response and replace(response, body=settle(response.body, self.blob)),
             websocket=settle_talk(exchange.websocket, self.blob),
         )
-        self.put("exchanges", exchange_key(episode, exchange.order), encode_exchange(stored))
+        flags, content = exchange_content(stored)
+        key, record = exchange_key(episode, exchange.order), seal_content(flags, content, self.press)
+        handle = self.env.dbs["exchanges"]
+        self.steps.append(Step(apply=lambda txn: put_exchange(txn, handle, key, record)))
+        if self.wrote is not None:
+            self.wrote(key, record, content)
+
+    def put_anew(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Exchanges that lie there without a dictionary, compressed with that of the batch."""
+        handle = self.env.dbs["exchanges"]
+        self.steps.append(Step(apply=lambda txn: put_anew(txn, handle, records)))
 
     def snapshot(self, episode: int, snapshot: Snapshot) -> None:
         self.put("snapshots", snapshot_key(episode, snapshot.n), cold.encode(snapshot))
@@ -124,6 +137,7 @@ class Batch:
         its future gets the error, and the episode it belongs to carries a fault from then on.
         """
         with self.env.writing() as txn:
+            self.press.keep(txn, self.env.dbs["meta"])
             for step in self.steps:
                 try:
                     step.error, step.outcome = None, step.apply(txn)
@@ -171,6 +185,12 @@ def update_episode(txn: Any, dbs: dict[str, Any], episode: Episode, *, seal: boo
         kept = replace(kept, state=EpisodeState.SEALED)
     txn.put(key, cold.encode_episode(kept, session), db=dbs["episodes"])
     return replace(kept, state=EpisodeState.INCOMPLETE) if kept.seal and kept.faults else kept
+
+
+def put_exchange(txn: Any, exchanges: Any, key: bytes, record: bytes) -> None:
+    # Behind all others LMDB fills each page to its end when it is told so; else it leaves room for one record.
+    if not txn.put(key, record, append=True, db=exchanges):
+        txn.put(key, record, db=exchanges)
 
 
 def put_trial(txn: Any, dbs: dict[str, Any], run_key: int, wall: int, record: bytes) -> None:

@@ -25,7 +25,7 @@ from replayproxy.core.values import (
     Times,
     WebSocket,
 )
-from replayproxy.storage.frame import Broken, open_record, seal_record
+from replayproxy.storage.frame import Broken, Shelf, content_of, open_record, seal_content
 from replayproxy.storage.layout import INLINE_LIMIT, PIECE_SIZE
 from replayproxy.storage.sink import TalkSink
 
@@ -247,7 +247,12 @@ def _distance(at: int | None, head: int) -> int | None:
 
 
 def encode_exchange(exchange: Exchange) -> bytes:
-    """The record. `seq` is not in it: the order of arrival is, and numbers come from that."""
+    """The record, compressed without a dictionary."""
+    return seal_content(*exchange_content(exchange))
+
+
+def exchange_content(exchange: Exchange) -> tuple[int, bytes]:
+    """Flags and content of its record. `seq` is not in it: the order of arrival is, and numbers come from that."""
     tail: list[bytes] = []
     t = exchange.times
     document = [
@@ -262,12 +267,13 @@ def encode_exchange(exchange: Exchange) -> bytes:
         _websocket(exchange.websocket, t.head, tail),
         {n: v for n in _EXTRAS if (v := getattr(exchange, n)) != _EXTRA_DEFAULT[n]},
     ]
-    return seal_record(document, b"".join(tail))
+    return content_of(document, b"".join(tail))
 
 
-def decode_exchange(raw: bytes, order: tuple[int, int], seq: int) -> Exchange:
-    """The exchange, numbered `seq`. `order` is what its key says; a record under another's key is Broken."""
-    document, rest = open_record(raw)
+def decode_exchange(raw: bytes, order: tuple[int, int], seq: int, shelf: Shelf | None = None) -> Exchange:
+    """The exchange, numbered `seq`. `order` is what its key says; a record under another's key is Broken. `shelf`: the
+    dictionaries that it may need."""
+    document, rest = open_record(raw, shelf)
     try:
         return _open_exchange(document, _Tail(rest), order, seq)
     except Broken:

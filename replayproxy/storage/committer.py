@@ -19,6 +19,7 @@ import lmdb
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.environment import Environment
+from replayproxy.storage.learning import Learner
 
 QUEUE_BYTES = 64 * 1024 * 1024
 QUEUE_ITEMS = 50_000
@@ -42,7 +43,8 @@ class Work:
 class Committer:
     """One per writer. `put` may be called from any thread."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, *, learns: bool = True) -> None:
+        """`learns`: small records may teach it a dictionary, which then holds pieces of them."""
         self.failed: BaseException | None = None
         self.count = 0  # items that are not committed yet
         self._env = env
@@ -50,6 +52,7 @@ class Committer:
         self._queue: deque[Work] = deque()
         self._cost = 0
         self._urgent = self._closing = False
+        self._learner = Learner(env, learns=learns)
         self._thread = threading.Thread(target=self._work, name="replayproxy-writer", daemon=True)
         self._thread.start()
 
@@ -80,6 +83,7 @@ class Committer:
             self._closing = True
             self._state.notify_all()
         self._thread.join()
+        self._learner.close()
 
     # The thread
 
@@ -113,7 +117,10 @@ class Committer:
             return works or None
 
     def _prepared(self, works: list[Work]) -> Batch:
-        batch = Batch(self._env)
+        anew = self._learner.settle()
+        batch = Batch(self._env, press=self._learner.press, wrote=self._learner.wrote)
+        if anew:
+            batch.put_anew(anew)
         for work in works:
             batch.cost += work.cost
             batch.count += 1

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from replayproxy.core.messagelog import Damaged, unpacked
 from replayproxy.core.values import Body, Message, WebSocket
 from replayproxy.errors import DamagedRecord
+from replayproxy.storage.dictionaries import Dictionaries
 from replayproxy.storage.frame import Broken, open_blob
 
 
@@ -22,6 +23,10 @@ class Readable(Protocol):
     @property
     def dbs(self) -> Mapping[str, Any]:
         """The handles of the databases, by name."""
+
+    @property
+    def dictionaries(self) -> Dictionaries:
+        """What its records are compressed with."""
 
     def reading(self, *, buffers: bool = False) -> AbstractContextManager[Any]:
         """A read transaction."""

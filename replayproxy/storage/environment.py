@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +21,9 @@ import lmdb
 
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import locks
-from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, LATER, META_FORMAT
+from replayproxy.storage.dictionaries import Dictionaries, numbers
+from replayproxy.storage.frame import PLAIN, NoDictionary, Press
+from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, LATER, META_FORMAT, dictionary_key
 
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32)
 """Address space asked for, largest first: it costs nothing on disk, and cannot grow while others have it open."""
@@ -102,6 +104,26 @@ class Environment:
     identity: tuple[int, ...]
     pid: int
     users: int = 0
+    dictionaries: Dictionaries = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dictionaries = Dictionaries(self._dictionary)
+
+    def _dictionary(self, number: int) -> bytes | None:
+        with self.reading() as txn:
+            raw: bytes | None = txn.get(dictionary_key(number), db=self.dbs["meta"])
+        return raw
+
+    def press(self) -> Press:
+        """What new records are compressed with: the newest dictionary that is whole, if there is any."""
+        with self.reading() as txn:
+            there = numbers(txn, self.dbs["meta"])
+        for number in reversed(there):
+            try:
+                return self.dictionaries.press(number)
+            except NoDictionary:
+                continue  # what is damaged is told of where it is needed, and by fsck
+        return PLAIN
 
     def check_process(self) -> None:
         if self.pid != os.getpid():
@@ -147,12 +169,17 @@ class Environment:
         self.env.reader_check()
 
     def complete(self) -> None:
-        """Makes the databases that an earlier version's store lacks. For writers: reading changes no byte."""
+        """Makes of an earlier version's store one of this. For writers: reading changes no byte."""
         for name in LATER - set(self.dbs):
             try:
                 self.dbs[name] = self.env.open_db(name.encode())
             except lmdb.Error as error:
                 raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
+        with self.reading() as txn:
+            known = int.from_bytes(txn.get(META_FORMAT, db=self.dbs["meta"]) or b"", "big")
+        if known < FORMAT:
+            with self.changing() as txn:
+                txn.put(META_FORMAT, FORMAT.to_bytes(4, "big"), db=self.dbs["meta"])
 
     def moved(self) -> bool:
         """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
@@ -337,5 +364,5 @@ def _check_format(directory: Path, stored: bytes | None) -> None:
             f"{directory} was written by a newer replayproxy (format {found}, this one knows {FORMAT})",
             hint="upgrade replayproxy",
         )
-    if found != FORMAT:
+    if not 1 <= found <= FORMAT:
         raise StoreTrouble(f"{directory} has the unknown format number {found}", hint="replayproxy fsck")

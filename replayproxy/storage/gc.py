@@ -1,4 +1,5 @@
-"""Frees what `rm` has marked: deletes it, deletes the blobs that nothing leads to any more, writes the file anew.
+"""Frees what `rm` has marked: deletes it, and the blobs and dictionaries that nothing leads to any more, and writes the
+file anew.
 
 Nobody writes meanwhile (`locks.alone`); readers may read. It may be killed at any instant: each transaction leaves a
 whole store in which nothing that is listed is missing, and the next call goes on. The new file takes the place of the
@@ -21,8 +22,9 @@ import lmdb
 from replayproxy.core.values import EpisodeState
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
+from replayproxy.storage.dictionaries import numbers
 from replayproxy.storage.environment import Environment
-from replayproxy.storage.layout import COPY_FILE, DATA_FILE, META_LAST_CHECK
+from replayproxy.storage.layout import COPY_FILE, DATA_FILE, META_LAST_CHECK, dictionary_key
 from replayproxy.storage.reach import Reach
 from replayproxy.storage.scans import keys_under, under
 from replayproxy.storage.verify import verify
@@ -150,24 +152,32 @@ def _all_under(env: Environment, db: str, prefix: bytes) -> int:
 
 
 def _blobs(env: Environment, count: Counter[str]) -> None:
-    live, start = _live(env), b""
+    reach, start = _reach(env), b""
+    _dictionaries(env, reach.dictionaries, count)
     while True:
         with env.changing() as txn:
             with txn.cursor(env.dbs["blobs"]) as cursor:
                 found = cursor.set_range(start)
                 keys = list(islice(cursor.iternext(keys=True, values=False), AT_ONCE)) if found else []
             for key in keys:
-                if key not in live:
+                if key not in reach.blobs:
                     count["blobs"] += txn.delete(key, db=env.dbs["blobs"])
         if len(keys) < AT_ONCE:
             return
         start = keys[-1] + b"\0"
 
 
-def _live(env: Environment) -> set[bytes]:
-    """The address of every blob that a record leads to: memory holds them all."""
+def _dictionaries(env: Environment, live: set[int], count: Counter[str]) -> None:
+    with env.changing() as txn:
+        for number in numbers(txn, env.dbs["meta"]):
+            if number not in live:
+                count["dictionaries"] += txn.delete(dictionary_key(number), db=env.dbs["meta"])
+
+
+def _reach(env: Environment) -> Reach:
+    """What records lead to: memory holds the addresses of all blobs."""
     with env.reading() as txn:
-        reach = Reach(txn, env.dbs)
+        reach = Reach(txn, env.dbs, env.dictionaries)
         for key, raw in under(txn, env.dbs["exchanges"], b""):
             reach.exchange(key, raw)
         for _, raw in under(txn, env.dbs["snapshots"], b""):
@@ -175,7 +185,7 @@ def _live(env: Environment) -> set[bytes]:
         for db in ("checks", "trials"):
             for _, raw in under(txn, env.dbs[db], b"") if db in env.dbs else ():
                 reach.document(raw)
-    return reach.blobs
+    return reach
 
 
 # The file

@@ -21,6 +21,7 @@ from replayproxy.errors import StoreTrouble, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.environment import Environment
+from replayproxy.storage.frame import pressed
 from replayproxy.storage.layout import episode_key, episode_name_key, u64
 from replayproxy.storage.numbers import Numbers
 from replayproxy.storage.scans import seal_of
@@ -40,13 +41,14 @@ class Intake:
         # What is not published yet looks to `gc` as if it had been removed: it is kept away until then.
         self._let_go = weakref.finalize(self, locks.drop, locks.share(env.path))
         env.complete()
+        self._press = env.press()
         self._numbers = Numbers(env)
         self._wall = u64(wall())
         self._hidden: list[bytes] = []
         self._runs: set[bytes] = set()
         self._given: set[bytes] = set()
         self._names: list[tuple[str, bytes, bytes, str]] = []  # database, name, number, how it is called
-        self._batch = Batch(env)
+        self._batch = Batch(env, press=self._press)
         self._size = self._events = 0
 
     def run(self, run: Run, *, append: bool = False) -> Run:
@@ -100,8 +102,8 @@ class Intake:
         self.put("removed", key, self._wall)
 
     def put(self, db: str, key: bytes, value: bytes) -> None:
-        """A record as it is."""
-        self._batch.put(db, key, value)
+        """A record, which needs no dictionary, as it is; an exchange's is compressed as others are here."""
+        self._batch.put(db, key, pressed(value, None, self._press) if db == "exchanges" else value)
         self._grown(len(value))
 
     def blob(self, address: bytes, raw: bytes) -> None:
@@ -141,7 +143,7 @@ class Intake:
             self._commit()
 
     def _commit(self) -> None:
-        batch, self._batch, self._size = self._batch, Batch(self._env), 0
+        batch, self._batch, self._size = self._batch, Batch(self._env, press=self._press), 0
         self._written(batch)
 
     def _written(self, batch: Batch) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 
-FORMAT = 1
-"""Grows with every change of what bytes mean. A store with a greater one is refused, never guessed at."""
+FORMAT = 2
+"""Grows with every change of what bytes mean. A store with a greater one is refused, never guessed at; one with a
+lesser one is read as it is, and gets this one with its next writer. 2 has records of format 2, and dictionaries."""
 
 DATABASES = (
-    "meta",  # name -> u32 or u64: format, next-key, session, last-check
+    "meta",  # name -> u32 or u64: format, next-key, session, last-check, last-dictionary; dictionaries
     "runs",  # run -> record
     "run-names",  # utf-8 -> run
     "episodes",  # run, episode -> record
@@ -41,6 +42,10 @@ META_FORMAT = b"format"
 META_NEXT_KEY = b"next-key"
 META_SESSION = b"session"
 META_LAST_CHECK = b"last-check"
+META_LAST_DICTIONARY = b"last-dictionary"
+META_DICTIONARY = b"dictionary"
+"""Before the number of a dictionary. They lie in `meta` because a reader that opened the store before its first one has
+that database at hand."""
 
 INLINE_LIMIT = 4096
 """A body below this many bytes lies in its exchange's record."""
@@ -48,6 +53,7 @@ INLINE_LIMIT = 4096
 PIECE_SIZE = 256 * 1024
 """A larger body is cut into pieces of this many bytes, each stored once under its content address."""
 
+_U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
 _EXCHANGE = struct.Struct(">QQH")
@@ -83,6 +89,15 @@ def exchange_order(key: bytes) -> tuple[int, int]:
     """The arrival (ns, worker) in an exchange's key."""
     _, at, worker = _EXCHANGE.unpack(key)
     return at, worker
+
+
+def dictionary_key(n: int) -> bytes:
+    return META_DICTIONARY + _U32.pack(n)
+
+
+def dictionary_number(key: bytes) -> int:
+    """The number that `dictionary_key` packed. Raises struct.error for any other key."""
+    return int(_U32.unpack(key[len(META_DICTIONARY) :])[0])
 
 
 def snapshot_key(episode: int, n: int) -> bytes:

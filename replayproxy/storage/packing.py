@@ -1,6 +1,7 @@
 """Chosen runs and episodes of a store into an archive: records as they lie there, and every blob they lead to.
 
 Run and episode records are the exception: they name their own numbers, and are written anew with those of the archive.
+So are records that need a dictionary, without it: it is made of other episodes as well. Their checksums stay.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from replayproxy.errors import DamagedRecord
 from replayproxy.storage import cold
 from replayproxy.storage.archive import ArchiveWriter
 from replayproxy.storage.codec import bodies_of, decode_exchange
-from replayproxy.storage.frame import Broken, open_blob
+from replayproxy.storage.frame import Broken, open_blob, pressed
 from replayproxy.storage.layout import episode_key, exchange_order, trial_key, u64
 from replayproxy.storage.reader import AT_ONCE, Reader
 from replayproxy.storage.scans import Chain, seal_trouble, under
@@ -84,6 +85,7 @@ class Packer:
 
         for seq, (key, raw) in enumerate(_records(reader, "exchanges", episode), 1):
             try:
+                raw = pressed(raw, reader.env.dictionaries)
                 exchange = decode_exchange(raw, exchange_order(key), seq)
             except Broken as broken:
                 raise damaged(f"#{seq}", broken) from broken

@@ -9,21 +9,25 @@ from replayproxy.core.prolly import children
 from replayproxy.core.values import Snapshot
 from replayproxy.storage import cold
 from replayproxy.storage.codec import bodies_of, decode_exchange
-from replayproxy.storage.frame import Broken, open_blob
+from replayproxy.storage.frame import Broken, Shelf, dictionary_of, open_blob
 from replayproxy.storage.layout import exchange_order
 
 _ADDRESS = 64  # hexadecimal digits of a content address
 
 
 class Reach:
-    """Gathers addresses in `blobs`, in memory, from the records it is shown. A damaged record raises Broken."""
+    """Gathers addresses of blobs, in memory, from the records it is shown. A damaged record raises Broken."""
 
-    def __init__(self, txn: Any, dbs: Mapping[str, Any]) -> None:
+    def __init__(self, txn: Any, dbs: Mapping[str, Any], dictionaries: Shelf) -> None:
         self.blobs: set[bytes] = set()
+        self.dictionaries: set[int] = set()
+        """The numbers of those that exchanges name."""
+        self._shelf = dictionaries
         self._txn, self._dbs = txn, dbs
 
     def exchange(self, key: bytes, raw: bytes) -> None:
-        for _, body in bodies_of(decode_exchange(raw, exchange_order(key), 1)):
+        self.dictionaries.add(dictionary_of(raw))
+        for _, body in bodies_of(decode_exchange(raw, exchange_order(key), 1, self._shelf)):
             self.blobs.update(body.pieces)
 
     def snapshot(self, raw: bytes) -> None:

@@ -164,7 +164,7 @@ class Reader(Contents):
 
     def _exchange(self, episode: Episode, key: bytes, raw: bytes, seq: int, bodies: int) -> Exchange:
         try:
-            exchange = decode_exchange(raw, exchange_order(key), seq)
+            exchange = decode_exchange(raw, exchange_order(key), seq, self._env.dictionaries)
         except Broken as broken:
             raise self._damaged(f"{self.address(episode)}#{seq}", broken) from broken
         return self._with_bodies(episode, exchange, bodies)

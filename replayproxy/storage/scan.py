@@ -8,6 +8,7 @@ LMDB); `storage.verify` starts it and understands it. One JSON object a line: {"
 from __future__ import annotations
 
 import importlib
+import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -23,8 +24,18 @@ from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.contents import Readable
-from replayproxy.storage.frame import Broken, open_blob
-from replayproxy.storage.layout import DATA_FILE, META_LAST_CHECK, episode_name_key, exchange_order, number, u64
+from replayproxy.storage.dictionaries import open_dictionary
+from replayproxy.storage.frame import Broken, NoDictionary, open_blob
+from replayproxy.storage.layout import (
+    DATA_FILE,
+    META_DICTIONARY,
+    META_LAST_CHECK,
+    dictionary_number,
+    episode_name_key,
+    exchange_order,
+    number,
+    u64,
+)
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
 MOST_PAGES = 50
@@ -55,6 +66,7 @@ class Scan:
             "counts": self.counts,
             "runs": self.runs,
             "episodes": self.episodes,
+            "dictionaries": self.dictionaries,
             "exchanges": self.exchanges,
             "snapshots": self.snapshots,
             "seals": self.seals,
@@ -148,17 +160,32 @@ class Scan:
         if seq == 1 and number(key[:8]) not in self._episodes:
             yield _damage("episode", where, "it has records, and is not there itself")
 
+    def dictionaries(self) -> Iterator[Damage]:
+        for key, raw in under(self._txn, self._dbs["meta"], META_DICTIONARY):
+            try:
+                found = dictionary_number(key)
+                self.read["dictionaries"] += 1
+                open_dictionary(found, raw)
+            except (Broken, struct.error) as broken:
+                yield _damage("dictionary", key[len(META_DICTIONARY) :].hex(), broken)
+
     def exchanges(self) -> Iterator[Damage]:
+        lost: Counter[tuple[int, str, str]] = Counter()
         for where, seq, key, raw in self._numbered("exchanges"):
             yield from self._orphan(key, where, seq)
             try:
-                exchange = decode_exchange(raw, exchange_order(key), seq)
+                exchange = decode_exchange(raw, exchange_order(key), seq, self._env.dictionaries)
                 if (wrong := wrong_member(exchange)) is not None:
                     raise Broken(f"its {wrong} is of the wrong type")
+            except NoDictionary as missing:
+                lost[missing.number, where, missing.why] += 1
+                continue
             except Broken as broken:
                 yield _damage("exchange", f"{where}#{seq}", broken)
                 continue
             yield from self._bodies(f"{where}#{seq}", exchange)
+        for (number_, where, why), count in lost.items():  # one line an episode: there may be very many exchanges
+            yield _damage("exchange", where, f"{count} of its exchanges need dictionary {number_}, which {why}")
 
     def _bodies(self, where: str, exchange: Exchange) -> Iterator[Damage]:
         for which, body in bodies_of(exchange):

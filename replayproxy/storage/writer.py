@@ -66,7 +66,7 @@ class Writer:
         self._open: dict[int, int] = {}  # episodes that were opened here and not yet sealed -> their runs
         self._events = 0
         self._closed = False
-        self._queue = Committer(env)
+        self._queue = Committer(env, learns=redactor is None or not redactor.keeps)
 
     # Runs and episodes
 

@@ -277,3 +277,14 @@ def test_the_agents_own_host_is_not_touched() -> None:
     fields: Fields = ((b"Host", b"h"),)
     asked = replace(request(*fields), agent_host=b"localhost:8080")
     assert R.request(asked).agent_host == b"localhost:8080"
+
+
+def test_a_credential_that_is_in_every_request_outlasts_any_number_of_those_that_are_in_one() -> None:
+    known = Known()
+    for n in range(200):
+        asked = request((b"Authorization", b"Bearer " + SECRET), body=b'{"password":"own-%03d-x9"}' % n)
+        answer = response(body=b'{"seen":"%s","sent":"own-%03d-x9"}' % (SECRET, n))
+        made = R.exchange(exchange(asked, answer), known)
+        assert made.response is not None
+        assert SECRET not in body(made.response)
+        assert b"own-" not in body(made.response)

@@ -17,7 +17,7 @@ from replayproxy.storage import Reader, cold, open_store
 from replayproxy.storage import archive as module
 from replayproxy.storage.archive import MAGIC, Archive, ArchiveWriter, open_archive
 from replayproxy.storage.codec import encode_exchange
-from replayproxy.storage.frame import checksum, seal_blob, seal_record
+from replayproxy.storage.frame import checksum, framed, seal_blob, seal_record
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.layout import episode_key, exchange_key, snapshot_key, u64
 from replayproxy.storage.packing import NOBODY
@@ -49,9 +49,9 @@ def bomb(size: int) -> bytes:
     return packed(bytes(size), level=19)
 
 
-def packed(content: bytes, level: int = 3) -> bytes:
+def packed(content: bytes, level: int = 3, dictionary: int = 0) -> bytes:
     squeezed = zstandard.ZstdCompressor(level=level).compress(content)
-    return b"\x01\x00\x00\x00\x00\x00" + checksum(0, 0, squeezed) + squeezed
+    return framed(0, dictionary, checksum(0, content), squeezed)
 
 
 def nested(depth: int) -> bytes:
@@ -65,7 +65,7 @@ LOOSE_END = digest(b"no node of a tree")
 HOSTILE: dict[str, tuple[list[Frame], str]] = {
     "a bomb": ([a_run(), an_episode(), (b"X", exchange_key(1, (0, 0)), bomb(300_000_000))], "at most 268,435,456"),
     "a bomb for a run": ([(b"R", u64(1), bomb(300_000_000))], "at most 268,435,456"),
-    "a bomb for a blob": ([a_run(), (b"B", digest(b""), b"\x01" + bomb(300_000_000)[22:])], "at most 268,435,456"),
+    "a bomb for a blob": ([a_run(), (b"B", digest(b""), b"\x01" + bomb(300_000_000)[26:])], "at most 268,435,456"),
     "a name of another type": ([a_run(replace(run(key=1), name=5))], "name is of the wrong type"),  # type: ignore[arg-type]
     "a name that is a path": ([a_run(run("../../etc/x", key=1))], None),  # type: ignore[dict-item]
     "wirings that are none": (
@@ -74,6 +74,9 @@ HOSTILE: dict[str, tuple[list[Frame], str]] = {
     ),
     "nested too deeply": ([(b"R", u64(1), nested(5000))], "cannot be decoded"),
     "an episode of no run": ([a_run(), an_episode(episode("e", key=1, run_key=9), episode_key(9, 1))], "run is not"),
+    "a dictionary": (
+        [a_run(), an_episode(), (b"X", exchange_key(1, (0, 0)), packed(b"", dictionary=1))], "not kept|is missing"
+    ),
     "an exchange of no episode": ([a_run(), an_exchange()], "it has records, and is not there itself"),
     "another's key": ([a_run(), an_episode(), (b"X", exchange_key(1, (7, 7)), an_exchange()[2])], "key of another"),
     "a record under a run's key": ([(b"R", u64(2), a_run()[2])], "key of another record"),

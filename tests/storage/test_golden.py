@@ -1,6 +1,6 @@
-"""Records of format 1 as they were first written: whatever is changed, they must be read as they were meant.
+"""Records of each format as they were first written: whatever is changed, they must be read as they were meant.
 
-When bytes must change, `layout.FORMAT` grows, a migration is written, and these stay beside the new ones.
+When bytes must change, `layout.FORMAT` grows, and these stay beside the new ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from replayproxy.core.values import (
 )
 from replayproxy.storage import cold, layout
 from replayproxy.storage.codec import decode_exchange, encode_exchange
-from replayproxy.storage.frame import open_blob, seal_blob
+from replayproxy.storage.dictionaries import Dictionaries
+from replayproxy.storage.frame import CHECKSUM_AT, open_blob, seal_blob
 
 VALUES: dict[str, Any] = {
     "exchange": Exchange(
@@ -130,6 +131,63 @@ GOLDEN: dict[str, str] = {
     "blob": ("ASi1L/0gEYkAAGEgcGllY2Ugb2YgYSBib2R5"),
 }
 
+# As format 2 writes them, and an exchange that needs dictionary 3, with that dictionary as it lies in `meta`.
+GOLDEN_2: dict[str, str] = {
+    "exchange": (
+        "AgAAAAAAtn/sCcsw31eZOevhdAE6UUgE8NAotS/9YJIBPQwA5ldLNIA3SQczMAO7PYYZmEsB0dHQJ3v3J7s/TmprJRGb2OFVvC4cRG"
+        "jEGO21tY20LQnR4WAuREk/ADsAPABWiloaIBAG3xAuBFAQkJHbZ/ENcUDQYPYWRdO7qsJVmauq60PdFlDERsn3nBzfjhFBOH1PRMdv"
+        "XFUVcwAgSQJmZ1Sx6YWEU0j246v0HbcirsOz02004CttsLe2lKKKKo+G8ltjt8+cYW9+8K18F2BY+H5wwXiQkMHsAV5YliXNGfHyhN"
+        "s4pTT5D7U8XTOnlRu9HGGMawZvKyMXce+DEr6CqlKOqyt7U3W8cYax1jzALQF8J3jQgQkUURGS1mAhYJQaCTUS8puhgmmzZbkTPn+n"
+        "OJebBRDNsxJGjp+wLF/zRBvxvRVvvfwgNJ19DzrNfCvh/CIgMAIlEJN2A6PBqRw+Gb/ELYvVDlTiFoiJggZztCpEL2yDuBRCRB43Iy"
+        "LlATCuSoFBH8Sbyw1vGtjbcYiHC3HrFcrY1qY1IGt0UXfClQYMFGBCQ2noZQ=="
+    ),
+    "packed exchange": (
+        "AgEAAAAAwMm4suPUbF0oieGn1Bnr0dE6UXYotS/9ILvdAwAyhxkhgLmFA1K22AxmrwaxWI61dVtNse4ewGCVgpEYEeLCjMYOD4JWA4"
+        "aacmFPiJiO8vPcc30FVnJozXBP7o1Q2PXF6MgKulyXzDIb5h6hwsQL3Ygc0SMye3FPTMVswE9vGnhVl4OklAIGADhEII+DGVBMjo3K"
+        "GALoEgU="
+    ),
+    "run": (
+        "AgEAAAAAYNYyuS8Ks6ejGhfKaDFS7MGVxw0otS/9YMgAVQkA5pE3J4C36TMwAzNpg/9vX4qMe3dHZ/e3UFttE4o4c0EGEb8tApQJM1"
+        "W0AS0AKwAsANv8GsdnmUfyDDU9FrBjzJEgz1hyLI02fe54CGvFWO15fVI7JvIQXXikAeBwCMy6udXPKWaTchLATVo8ihwThU9AMDi4"
+        "It/Kusez1abNix2vkiRft3r+SRrNqfU5vtc9Bmle2Kqu07hn6U3NTZVjuUKDeJZJ7cUY+O0Uv9T4GEWRNrbzAdHizhWskZzjFUQCob"
+        "jFqxC0ttF9vi3GWvd4XnV6jOU0x1wZeCjPQ209L/A0HQBaE+kmChujUl5EqgFFJhA45D2jrIIUrPA2YbofhGMDBUFAi9AIE7SjpkrZ"
+        "CodpyHNF8E6pBXni1iexyLkUY23AGahYNVNMKA=="
+    ),
+    "episode": (
+        "AgEAAAAAyIob2XSrZg+G647NcCa6EJMXgOQotS/9YO4AjQkAxtM8K5ClSQf/f1nf3d0VtAF1a2QjYW9JmyFEmtxNzKD/VSRKqv3/ZG"
+        "2h/+T2/DYvADEAMQDHJb92+/hH6zte0cJSeCD1/D7KR4XBEXQkyEv7+CS/q7Xj9rgseW5O9/YnAwQIhA5Imdq1mlvF+pqd43TJ4ZDu"
+        "veb5B1IN4T1Oi4RBQcYiVuRV3z7HM8+7qEHMc8++pwFX5PuxSB3Hc4s09aJ2TBgQ+QVpZKHj1zLdfvqWLed5qaEoCGUByDOmEcYBr2"
+        "vHbaYB0zRNDyDgecjxvU9qPD/AjjbqmGhNO+U+GuR7GdZGSRYL8v1ghzEYdpyq3uPi0vGSFwCWk4DUYiHsxmZrTzS9wgpWWzikCXIm"
+        "aZCtS2KPMRHb6EJCJvyMo/AMw6B22LErxAZm1Ww1H9aFogc="
+    ),
+    "snapshot": (
+        "AgEAAAAAskoSLAnjnL35iqTHVMSCRO060QMotS/9YLAAdQcARtAwJJA3aQz79Xd3qzci+k0WY/eGcMm27L0sYXciKP2WIPU//01kAy"
+        "UAJAAmAI1F276b8SYRqFmlz/hK5vkuWPmdTEJJwNE0ng5anwFfOw4ACoVNMZLBUlO2LfWwUErKYYtSFeOZYM6XDV08V8cXayj1eynb"
+        "8RboG8CbBj25WOJL8NVYJOIjwNvDFKmGvscICd8t1wAxHrADX8b0C49lTWbZCs6seg6JVMS0b1mSMyi3IJcoCr7MQjWKw1LfYjgEQR"
+        "IF11xFDwC5VhoIAeDNgeEhZCyzXDCTsdaVkakskaqgHyoMHMxM3ePTKtUwnw=="
+    ),
+    "event": (
+        "AgEAAAAA44OsFKXSBFeZmf6FgaLYLjqXl4sotS/9IFp9AgASBREYkKcaAwsYqXwSsMyBRPeoAzJteVBy/XOR771zLoyXjckH463oKh"
+        "qLvKUV7HKmdBMaXwE9zhFArZHIGVPCOOSrO4MQEgIASYlYCiYU"
+    ),
+    "document": (
+        "AgEAAAAAS8i76rQ+JV5+nEL7GsMOiHY7/ekotS/9IGDFAgDCxRMagMcZA9TYfV6iRNDP1qsZeiQjH5hKzMFMdAetvYbSY1zN8IU5Mi"
+        "mq+YpWjABIgBB8qmvVUqP5RoPxlDMCviSbaRP5PihjSHLHdymzwjknAQCCwYQC"
+    ),
+    "exchange with a dictionary": (
+        "AgAAAAADtn/sCcsw31eZOevhdAE6UZPSsp0otS/9YJIB9QsAplZHNHBJkw78//8f5hn4/z9XAqQRfbJ3W7LbEJE1JIkkxP5jF1ZKAq"
+        "DQ2dTaNkJWzFJW+h/+JQE6ADcAOAAHB74nNBwgEhpwu31TaAhQGeBbwQNBAre7aareVRlXba66ro11+54V5Ps5TBBO35QI+cxVdTUJ"
+        "C8sSTwKAbwZPOuD2RlebdixeoezIV+k7LkPcR7Tz2VjAX8q0O8cWQhGKaDDLd67dfvOm3Rnie/kmECt5fDsSCUbNOTEz5dk4JVX5jc"
+        "U8H2dWKzeaOcIY1xDuVk7PgnsflPgM1bUUX9d2p6o486Y15ywgizRZFRYXYSMwUo6UHCn5zrDBtBuz3Amfv1WczM6DiBOthBPkL5jl"
+        "c6JpJ76X4a2ZH5QmtO9ByJkvJSAwAiWQos4Do8HJHD4Zv/SWhW8HKnELhImCgDlaE6IjbIO4FISIEDdLREoDcFwVAoM2iDeXG94wsL"
+        "fjEA8X4tIrhLENTWtM1nhRb0KZYKAQ7sQZQYPGkEuPpnBYZA=="
+    ),
+    "dictionary": (
+        "AeZQ5z1m1ZEG/RgllsY3JDNHRVQgUE9TVCAvZGVhbHMgSFRUUC8xLjEgSG9zdCBjcm0gbWFpbiBhbnN3ZXJlZCBwcmVmaXhHRVQgUE"
+        "9TVCAvZGVhbHMgSFRUUC8xLjEgSG9zdCBjcm0gbWFpbiBhbnN3ZXJlZCBwcmVmaXg="
+    ),
+}
+
 
 def encoded(name: str) -> bytes:
     value = VALUES[name]
@@ -159,8 +217,24 @@ def test_a_record_of_format_1_is_read_as_it_was_meant(name: str) -> None:
     assert found == ((VALUES[name], 77) if name == "episode" else VALUES[name])
 
 
+@pytest.mark.parametrize("name", [name for name in VALUES if name != "blob"])
+def test_a_record_of_format_2_is_read_as_it_was_meant(name: str) -> None:
+    raw = base64.b64decode(GOLDEN_2[name])
+    found = decoded(name, raw)
+    assert found == ((VALUES[name], 77) if name == "episode" else VALUES[name])
+    # The checksum is over what is said, not over how zstd compressed it: no other version changes it.
+    assert encoded(name)[CHECKSUM_AT] == raw[CHECKSUM_AT]
+
+
+def test_an_exchange_that_needs_a_dictionary_is_read_as_it_was_meant() -> None:
+    kept = base64.b64decode(GOLDEN_2["dictionary"])
+    shelf = Dictionaries(lambda number: kept if number == 3 else None)
+    value, raw = VALUES["exchange"], base64.b64decode(GOLDEN_2["exchange with a dictionary"])
+    assert decode_exchange(raw, value.order, value.seq, shelf) == value
+
+
 def test_keys_of_format_1() -> None:
-    assert layout.FORMAT == 1
+    assert layout.FORMAT == 2  # which has the same keys
     keys = [
         layout.u64(258), layout.episode_key(1, 2), layout.episode_name_key(1, "é"), layout.exchange_key(1, (2, 3)),
         layout.snapshot_key(1, 2), layout.event_key(1, 2, 3, 4),

@@ -24,7 +24,7 @@ def test_every_blob_that_a_record_leads_to_is_found_and_no_other(store: Store) -
     writer.seal(rollout).result(9)
     writer.close()
     with store.env.reading() as txn:
-        reach = Reach(txn, store.env.dbs)
+        reach = Reach(txn, store.env.dbs, store.env.dictionaries)
         for key, raw in under(txn, store.env.dbs["exchanges"], u64(rollout.key)):
             reach.exchange(key, raw)
         assert reach.blobs == {digest(b"a" * 5000), digest(b"b" * (256 * 1024)), digest(b"b" * (300_000 - 256 * 1024))}
@@ -38,7 +38,7 @@ def test_a_document_leads_to_the_states_it_names_wherever_they_stand_in_it(store
     writer.put_nodes(STATE.nodes)
     writer.close()
     with store.env.reading() as txn:
-        reach = Reach(txn, store.env.dbs)
+        reach = Reach(txn, store.env.dbs, store.env.dictionaries)
         reach.document(cold.encode_document({"a": "0" * 64, "b": "no address, and as long as one: " + "x" * 32}))
         assert reach.blobs == set()
         reach.document(cold.encode_document({"references": [{"root": STATE.root.hex()}]}))
@@ -47,7 +47,7 @@ def test_a_document_leads_to_the_states_it_names_wherever_they_stand_in_it(store
 
 def test_a_damaged_record_is_never_taken_for_one_that_leads_nowhere(store: Store) -> None:
     with store.env.reading() as txn:
-        reach = Reach(txn, store.env.dbs)
+        reach = Reach(txn, store.env.dbs, store.env.dictionaries)
         for read in (reach.snapshot, reach.document, lambda raw: reach.exchange(b"\0" * 18, raw)):
             with pytest.raises(Broken):
                 read(b"\x01 nothing of the kind")
