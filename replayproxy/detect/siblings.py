@@ -77,18 +77,18 @@ class Siblings:
         first: str | None = alike[0].name
         while first is not None and first not in tried and len(tried) < MOST_ROUNDS:
             tried.append(first)
-            one = self._round(members, first, tried, covered)
+            one = self._round(members, first, {first, *claims.odd_ones}, covered)
             if len(tried) == 1:
                 self._cover(one)
             first = claims.add(one)
         return claims.findings()
 
     def _round(
-        self, members: Mapping[str, Summary], first: str, tried: Sequence[str], covered: frozenset[tuple[str, int]]
+        self, members: Mapping[str, Summary], first: str, without: Collection[str], covered: frozenset[tuple[str, int]]
     ) -> Round:
         """Everybody compared with `first`, but for those that stood in its place before and were odd ones."""
         one = Round(representative=first, starts={first: self._starts(members[first])})
-        others = [summary.episode for name, summary in members.items() if name not in tried]
+        others = [summary.episode for name, summary in members.items() if name not in without]
         for pair in self._pairs(members[first].episode, others):
             one.add(pair, covered)
             self.aged.update((pair.name, seq) for seq in pair.aged)

@@ -174,6 +174,27 @@ def test_who_differs_where_it_follows_from_a_difference_in_another_lane_is_not_c
     assert not {"e3", "e4"} & {episode for episode, *_ in found}
 
 
+def lanes(*numbers: int) -> list[Any]:
+    return [score(number, 10.0 * at, lane=lane) for at, (lane, number) in enumerate(zip("ab", numbers, strict=True), 1)]
+
+
+def test_where_others_differ_too_and_nobody_knows_how_the_first_episode_is_not_taken_for_right() -> None:
+    """In lane b the first one is odd. Of the others all but one had differed from it in lane a, in the same way, so
+    that what follows is not claimed: one against one was left, and the one that was right was proven odd."""
+    found = hand(lanes(1, 9), lanes(1, 7), lanes(2, 7), lanes(3, 7), lanes(4, 7)).findings()
+    assert {(f.episode, f.lane, f.values[1], f.grade) for f in found} == {
+        ("e0", "b", 9, Grade.PROVEN), *((f"e{n}", "a", n, Grade.PROVEN) for n in (2, 3, 4)),
+    }  # fmt: skip
+
+
+def test_an_answer_that_nobody_can_be_counted_for_is_suspected_at_most() -> None:
+    """Both are odd in lane b, and with whomever they are compared something differed before."""
+    found = hand(lanes(1, 9), lanes(1, 8), lanes(2, 7), lanes(3, 7), lanes(4, 7)).findings()
+    in_b = [f for f in found if f.lane == "b"]
+    assert [(f.episode, f.values, f.grade) for f in in_b] == [("e1", (9, 8), Grade.SUSPECTED)]
+    assert "which of the two is the usual one" in in_b[0].cannot_say
+
+
 def test_every_one_of_several_odd_episodes_is_told_once_and_no_other() -> None:
     """Each number is odd in one episode only; whoever stands for the usual one is odd somewhere else."""
     episodes = [counts(*(9 if at == odd else 1 for at in range(6))) for odd in range(6)]
