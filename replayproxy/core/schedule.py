@@ -86,6 +86,8 @@ def why_not_sent(exchange: Exchange) -> tuple[str, bool] | None:
         return "websocket", True
     if exchange.outcome is Outcome.HALF_SENT:
         return "half-sent", True
+    if exchange.outcome is Outcome.LOST:
+        return "lost: whether it reached the environment is not known", True
     if exchange.outcome is Outcome.LOCAL:
         return "answered by the proxy: it never reached the environment", False
     if exchange.outcome is Outcome.REFUSED:

@@ -30,6 +30,12 @@ START_SECONDS = 60.0
 TRIES = 5
 """Workers that may end one after another without having begun; then there is something that a new one does not mend."""
 
+LEAVING_SECONDS = 1.0
+"""For a worker that has closed its end to be gone."""
+
+HANDED_AT_ONCE = 16
+"""Listening sockets on their way to one worker: the system lets only some hundred be under way, and then would wait."""
+
 PROGRAM = (sys.executable, "-m", "replayproxy.proxy.worker")
 
 
@@ -55,7 +61,8 @@ class Seat:
     ready: asyncio.Future[None]
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     acks: dict[tuple[int, int], asyncio.Future[None]] = field(default_factory=dict)
-    stopped: bool = False
+    told: set[int] = field(default_factory=set)
+    handing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HANDED_AT_ONCE))
 
 
 class Fleet:
@@ -140,16 +147,21 @@ class Fleet:
         word = message[0]
         if word == Word.READY:
             self._failures = 0
-            for shared in self._shared.values():
-                self._hand(seat, shared)
-            if not seat.ready.done():
-                seat.ready.set_result(None)
+            self._spawn(self._equip(seat))
         elif word in (Word.LISTENS, Word.CLOSED):
             ack = seat.acks.pop((int(word), message[1]), None)
             if ack is not None and not ack.done():
                 ack.set_result(None)
-        elif word == Word.STOPPED:
-            seat.stopped = True
+
+    async def _equip(self, seat: Seat) -> None:
+        """Gives a new worker every listener that there is; others may be opened and closed meanwhile."""
+        while not seat.gone.is_set():
+            missing = next((one for one in self._shared.values() if one.number not in seat.told), None)
+            if missing is None:
+                seat.channel.say(Word.ROOM, not self._full)
+                seat.ready.set_result(None)
+                return
+            await self._hand(seat, missing)
 
     async def _until_room(self) -> None:
         """The queue to the disk is full: the workers read slower until it is not."""
@@ -165,10 +177,12 @@ class Fleet:
     async def _watch(self, seat: Seat) -> None:
         """What happens when a worker ends, whatever ended it."""
         await seat.gone.wait()
-        if seat.process.returncode is None:
+        try:
+            code = await asyncio.wait_for(seat.process.wait(), LEAVING_SECONDS)
+        except TimeoutError:
             with suppress(ProcessLookupError):
-                seat.process.kill()  # without its channel it is no use, should it still be there
-        code = await seat.process.wait()
+                seat.process.kill()
+            code = await seat.process.wait()
         seat.sockets.close()
         why = f"worker {seat.number} {_ended(code)}"
         lost = seat.link.died(f"the proxy process that carried it is gone: {why}")
@@ -177,7 +191,7 @@ class Fleet:
         if not seat.ready.done():
             self._failures += 1
             seat.ready.set_exception(ConnectionError(why))
-            seat.ready.exception()  # who waits for it gets it; where nobody does, that is no fault of its own
+            seat.ready.exception()  # it is told below, too, where nobody waits for it
         for ack in seat.acks.values():
             if not ack.done():
                 ack.set_result(None)  # a worker that is gone listens nowhere
@@ -192,7 +206,11 @@ class Fleet:
             self._say(f"{why}: {how_many}; no new one could be started")
             return
         self._say(f"{why}: {how_many}; a new one is started")
-        await self._seated(number)
+        try:
+            await self._seated(number)
+        except OSError as error:
+            self._desk.fault(None, "mitmproxy", error)
+            self._say(f"worker {number} could not be started: {error}")
 
     # -- what an engine does -------------------------------------------------------------------------------------
 
@@ -234,22 +252,26 @@ class Fleet:
         """Those that can be told something. One that is still starting is told everything once it is there."""
         return [seat for seat in self._seats.values() if seat.ready.done() and not seat.gone.is_set()]
 
-    def _hand(self, seat: Seat, shared: Shared) -> asyncio.Future[None]:
-        """Gives a listening socket to a worker; resolves once it accepts there."""
-        socket.send_fds(seat.sockets, [b"."], [shared.sock.fileno()])
-        return self._tell(seat, Word.LISTEN, Word.LISTENS, *shared.said)
+    async def _hand(self, seat: Seat, shared: Shared) -> None:
+        """Gives a listening socket to a worker, which accepts there when it returns, unless it is gone."""
+        seat.told.add(shared.number)
+        async with seat.handing:
+            if not seat.gone.is_set() and shared.listener in self._shared:
+                socket.send_fds(seat.sockets, [b"."], [shared.sock.fileno()])
+                await self._tell(seat, Word.LISTEN, Word.LISTENS, *shared.said)
 
-    def _tell(self, seat: Seat, word: Word, answer: Word, number: int, *more: Any) -> asyncio.Future[None]:
+    async def _tell(self, seat: Seat, word: Word, answer: Word, number: int, *more: Any) -> None:
+        """Waits until the worker has done so, or is gone."""
         ack = seat.acks[int(answer), number] = asyncio.get_running_loop().create_future()
         seat.channel.say(word, number, *more)
-        return ack
+        await ack
 
     async def unlisten(self, listener: Listener) -> None:
         """Nobody accepts there any more when it returns; connections that exist go on."""
         shared = self._shared.pop(listener, None)
         if shared is not None:
-            told = [self._tell(seat, Word.CLOSE, Word.CLOSED, shared.number) for seat in self._there()]
-            await asyncio.gather(*told)
+            seats = [seat for seat in self._seats.values() if shared.number in seat.told and not seat.gone.is_set()]
+            await asyncio.gather(*(self._tell(seat, Word.CLOSE, Word.CLOSED, shared.number) for seat in seats))
             shared.sock.close()
 
     def in_flight(self) -> tuple[Ticket, ...]:

@@ -110,12 +110,14 @@ def test_what_is_never_sent_is_listed_with_the_reason() -> None:
         exchange(target="/reset", at_ms=30, is_reset=True),
         exchange("POST", "/big", sent=None, at_ms=40),
         exchange(target="/last", at_ms=50),
+        exchange(target="/lost", status=None, at_ms=60, outcome=Outcome.LOST),
     )
     assert [(step.seq, step.undecided) for step in made.skipped] == [
-        (1, True), (2, True), (3, False), (4, False), (5, True),
+        (1, True), (2, True), (3, False), (4, False), (5, True), (7, True),
     ]  # fmt: skip
     assert made.skipped[0].skip == "websocket"
     assert made.skipped[1].skip == "half-sent"
+    assert made.skipped[5].skip == "lost: whether it reached the environment is not known"
     assert after(made)[5] == {5}
 
 
@@ -156,7 +158,11 @@ def test_what_follows_an_answer_that_was_left_waits_for_its_close() -> None:
 def episodes(draw: st.DrawFn) -> list[Exchange]:
     made = []
     for at in sorted(draw(st.lists(st.integers(0, 200), min_size=1, max_size=12, unique=True))):
-        outcome = draw(st.sampled_from([Outcome.ANSWERED, Outcome.CLIENT_GONE, Outcome.OPEN_AT_END, Outcome.HALF_SENT]))
+        outcome = draw(
+            st.sampled_from(
+                [Outcome.ANSWERED, Outcome.CLIENT_GONE, Outcome.OPEN_AT_END, Outcome.HALF_SENT, Outcome.LOST]
+            )
+        )
         one = exchange(
             draw(st.sampled_from(["GET", "POST"])), draw(st.sampled_from(["/a", "/a/1", "/b", "/"])), at_ms=at,
             took_ms=draw(st.integers(1, 80)), lane=draw(st.sampled_from("xyz")), outcome=outcome,

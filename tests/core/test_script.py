@@ -27,6 +27,7 @@ def test_equal_requests_of_one_lane_stand_in_one_queue_in_order_of_arrival() -> 
     [
         ({"outcome": Outcome.LOCAL}, "local"),
         ({"outcome": Outcome.HALF_SENT}, "half-sent"),
+        ({"outcome": Outcome.LOST}, "lost"),
         ({"status": 101}, "upgraded to another protocol"),
         ({"is_probe": True}, "probe"),
         ({"sent": None}, "request body not kept"),

@@ -334,6 +334,26 @@ async def test_tls_listeners_speak_http2_on_every_worker(world: World) -> None:
     assert [exchange.request.target for exchange in exchanges] == [b"/a"]
 
 
+async def test_a_new_worker_takes_over_more_listeners_than_can_be_on_their_way_at_once(world: World) -> None:
+    async with world.recorder(episode="e") as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        opened = await asyncio.gather(*(fleet.listen("app", world.url) for _ in range(400)))
+        for listener in opened[:50]:
+            await fleet.unlisten(listener)
+        first, second = fleet.pids
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: fleet.ready == WORKERS and first not in fleet.pids)
+        os.kill(second, signal.SIGKILL)
+        await until(lambda: second not in fleet.pids)
+        for number in (50, 399):
+            agent = Agent(opened[number].url)
+            await agent.connect()
+            await agent.ask(f"/{number}")
+    _, exchanges, _ = world.read("e")
+    assert [exchange.request.target for exchange in exchanges] == [b"/50", b"/399"]
+
+
 async def test_workers_that_cannot_start_are_told_of_and_nothing_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
