@@ -14,7 +14,7 @@ from mitmproxy.connection import Client, Server
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from replayproxy.proxy import backlog
+from replayproxy.proxy import backlog, connecting
 from replayproxy.proxy import scribe as kinds
 from replayproxy.proxy.bounds import Unreadable
 from replayproxy.proxy.live import Clock
@@ -56,8 +56,9 @@ class Connections:
 
     name = "replayproxy-connections"
 
-    def __init__(self, scribe: Scribe, clock: Clock) -> None:
-        self._scribe, self._clock = scribe, clock
+    def __init__(self, scribe: Scribe, clock: Clock, connect: float | None = None) -> None:
+        """`connect`: seconds that a connection to an environment may take."""
+        self._scribe, self._clock, self._connect = scribe, clock, connect
         self._agents: dict[str, _Agent] = {}
         self._patient = True
 
@@ -93,6 +94,8 @@ class Connections:
             handler = proxyserver().connections.get(client.id)
             if handler is not None:
                 handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_MANY))
+                if self._connect is not None:
+                    handler.open_connection = connecting.bounded(handler, self._connect)  # type: ignore[method-assign,assignment]  # as meant
                 handler.drain_writers = backlog.bounded(handler)  # type: ignore[method-assign,assignment]  # as meant
                 handler.drain_writers = self._slowed(handler)  # type: ignore[method-assign,assignment]  # as meant
         except Exception as error:
@@ -155,7 +158,8 @@ class Connections:
         self._tell(self._ticket(data.client), kinds.UPSTREAM_CONNECTED, self._detail(data.server))
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
-        detail = self._detail(data.server, error=data.server.error or "")
+        overdue = connecting.why_overdue(data.client, data.server.address)
+        detail = self._detail(data.server, error=overdue or data.server.error or "")
         self._tell(self._ticket(data.client), kinds.UPSTREAM_REFUSED, detail)
 
     def tls_failed_server(self, data: tls.TlsData) -> None:

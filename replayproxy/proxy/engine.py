@@ -15,6 +15,7 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.master import Master
 from mitmproxy.proxy.mode_servers import ServerInstance
 
+from replayproxy.core.limits import Limits
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WrongUsage
 from replayproxy.proxy.accepting import NEVER, accept, close, close_all
@@ -42,7 +43,7 @@ _NOWHERE = "http://127.0.0.1:0"
 class ProxyEngine:
     """One per process: mitmproxy keeps its options in a global, so a second engine would steal the first's flows.
 
-    `upstream_timeout`: seconds that the environment has to begin its answer (None: as long as the agent waits).
+    `limits`: how long environments may take.
     `authority`: whose certificates agents are shown; without it no listener may speak TLS.
     """
 
@@ -52,13 +53,13 @@ class ProxyEngine:
         *,
         now: Callable[[], int],
         wall: Callable[[], int],
-        upstream_timeout: float | None = None,
+        limits: Limits | None = None,
         authority: Authority | None = None,
     ) -> None:
-        self._scribe, self._timeout, self._authority = scribe, upstream_timeout, authority
+        self._scribe, self._limits, self._authority = scribe, limits or Limits(), authority
         self._listening: dict[Listener, ServerInstance[Any]] = {}
         self._reception = Reception()
-        self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self._reception)
+        self._addon = RecordAddon(scribe, Clock(now=now, wall=wall), self._reception, limits=self._limits)
         self._addon.open.on_over = self._exchange_over
         self._proxyserver = Proxyserver()  # type: ignore[no-untyped-call]
         self._master: Master | None = None
@@ -83,8 +84,8 @@ class ProxyEngine:
         )
         self._master = master
         self._tasks.append(asyncio.create_task(master.run()))
-        if self._timeout is not None:
-            self._tasks.append(asyncio.create_task(self._addon.open.watch_overdue(self._timeout)))
+        if self._limits.answer is not None or self._limits.idle is not None:
+            self._tasks.append(asyncio.create_task(self._addon.open.watch_overdue(self._limits, self._scribe.room)))
         await asyncio.sleep(0)
         if self._tasks[0].done():
             self._tasks[0].result()

@@ -11,9 +11,10 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from replayproxy.core.limits import Limits
 from replayproxy.errors import WorldTrouble
 from replayproxy.proxy.accepting import BACKLOG
 from replayproxy.proxy.ca import Authority
@@ -75,11 +76,11 @@ class Fleet:
         workers: int,
         wall: Callable[[], int],
         say: Callable[[str], None],
-        upstream_timeout: float | None = None,
+        limits: Limits | None = None,
         authority: Authority | None = None,
     ) -> None:
         self._desk, self._workers, self._wall, self._say = desk, workers, wall, say
-        self._timeout, self._authority = upstream_timeout, authority
+        self._limits, self._authority = limits or Limits(), authority
         self._seats: dict[int, Seat] = {}
         self._shared: dict[Listener, Shared] = {}
         self._numbers = 0
@@ -129,7 +130,7 @@ class Fleet:
             link=Link(self._desk, number, channel, self._wall),
         )  # fmt: skip
         await loop.create_unix_connection(lambda: channel, sock=ours)
-        channel.say(Word.OPTIONS, self._timeout, str(self._authority.folder) if self._authority else None)
+        channel.say(Word.OPTIONS, astuple(self._limits), str(self._authority.folder) if self._authority else None)
         self._spawn(self._watch(seat))
         return seat
 

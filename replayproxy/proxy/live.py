@@ -65,6 +65,7 @@ class Live:
         self.when_over: Callable[[Live], None] | None = None
         self.local: str | None = None  # why the proxy answers itself
         self.streamed = self.request_whole = self.answer_whole = False
+        self.heard = 0  # when the environment last sent something of its answer
         self.busy = False  # the scribe holds the answer; the end is still to come
         self.overdue = False
         self.request_body, self.answer_body = Capture(self._request_sink), Capture(self._answer_sink)
@@ -127,7 +128,11 @@ class Live:
 
     @guarded("answer's head")
     def head_came(self) -> None:
-        self.first = self.clock.now()
+        self.first = self.heard = self.clock.now()
+
+    @guarded("answer's body")
+    def heard_something(self) -> None:
+        self.heard = self.clock.now()
 
     @guarded("answer's head")
     def answer_head(self, answer: Response) -> None:
@@ -274,7 +279,8 @@ class Live:
         )
 
     def _cut_at(self, outcome: Outcome) -> int | None:
-        if outcome is Outcome.CUT or (outcome is Outcome.INVALID and self.answer is not None):
+        begun = self.answer is not None
+        if outcome is Outcome.CUT or (begun and outcome in (Outcome.INVALID, Outcome.TIMED_OUT)):
             return self.answer_body.size
         return None
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from mitmproxy import http, tls
 from mitmproxy.connection import Client
 
+from replayproxy.core.limits import Limits
 from replayproxy.core.links import to_agent
 from replayproxy.core.values import Outcome, Request, Response
 from replayproxy.proxy import head as heads
@@ -60,9 +61,11 @@ class RecordAddon:
 
     name = "replayproxy-record"
 
-    def __init__(self, scribe: Scribe, clock: Clock, routes: Routes, *, keep_messages: bool = False) -> None:
+    def __init__(
+        self, scribe: Scribe, clock: Clock, routes: Routes, *, keep_messages: bool = False, limits: Limits | None = None
+    ) -> None:
         self.scribe, self.clock, self._routes, self._keep_messages = scribe, clock, routes, keep_messages
-        self.connections = Connections(scribe, clock)
+        self.connections = Connections(scribe, clock, limits.connect if limits else None)
         self.addons: list[object] = [self.connections]  # mitmproxy calls their hooks too
         self.open = UnderWay(clock)
         install()

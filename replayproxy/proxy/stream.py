@@ -12,6 +12,7 @@ from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp, _base, 
 
 from replayproxy.core.values import Outcome
 from replayproxy.proxy.buffering import BUFFER_LIMIT
+from replayproxy.proxy.connecting import why_overdue
 from replayproxy.proxy.layers import EnvironmentFault, RequestRefused, ResponseInformational
 from replayproxy.proxy.live import Live
 from replayproxy.proxy.unquoted import unquoted
@@ -29,11 +30,11 @@ def live_of(flow: http.HTTPFlow | None) -> Live | None:
 
 
 class AnswerOverdue(events.MessageInjected[None]):
-    """Sent into a connection when the environment has not begun to answer in time."""
+    """Sent into a connection when the environment has not begun to answer in time, or has stopped in its midst."""
 
-    def __init__(self, flow: http.HTTPFlow, after: float) -> None:
+    def __init__(self, flow: http.HTTPFlow, why: str, begun: bool) -> None:
         super().__init__(flow, None)
-        self.after = after
+        self.why, self.begun = why, begun
 
 
 _stock_handle_event = HttpLayer._handle_event
@@ -76,12 +77,12 @@ class RecordedStream(HttpStream):
             yield SendHttp(event, self.context.client)
 
     def _give_up(self, event: AnswerOverdue) -> CommandGenerator[None]:
-        if self.server_state != self.state_wait_for_response_headers:
+        in_body = (self.state_consume_response_body, self.state_stream_response_body)
+        if self.server_state not in (in_body if event.begun else (self.state_wait_for_response_headers,)):
             return
-        message = f"the environment did not begin to answer within {event.after:g} s"
-        closing = _events.RequestProtocolError(self.stream_id, message, _events.ErrorCode.CANCEL)
+        closing = _events.RequestProtocolError(self.stream_id, event.why, _events.ErrorCode.CANCEL)
         yield SendHttp(closing, self.context.server)
-        yield from self.handle_protocol_error(EnvironmentFault(self.stream_id, message, Outcome.TIMED_OUT))
+        yield from self.handle_protocol_error(EnvironmentFault(self.stream_id, event.why, Outcome.TIMED_OUT))
 
     def make_server_connection(self) -> CommandGenerator[bool]:
         connected = yield from super().make_server_connection()
@@ -95,8 +96,10 @@ class RecordedStream(HttpStream):
         yield from super().state_wait_for_response_headers(event)
 
     def state_consume_response_body(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, _events.ResponseEndOfMessage) and (live := self.live):
-            live.answer_complete()
+        if live := self.live:
+            live.heard_something()
+            if isinstance(event, _events.ResponseEndOfMessage):
+                live.answer_complete()
         yield from super().state_consume_response_body(event)
         if isinstance(event, _events.ResponseData) and len(self.response_body_buf) > BUFFER_LIMIT:
             live = self.live
@@ -113,8 +116,10 @@ class RecordedStream(HttpStream):
         yield from self.state_stream_response_body(_events.ResponseData(self.stream_id, so_far))
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, _events.ResponseEndOfMessage) and (live := self.live):
-            live.answer_complete()
+        if live := self.live:
+            live.heard_something()
+            if isinstance(event, _events.ResponseEndOfMessage):
+                live.answer_complete()
         yield from super().state_stream_response_body(event)
 
     def flow_done(self) -> CommandGenerator[None]:
@@ -152,6 +157,8 @@ class RecordedStream(HttpStream):
     def handle_protocol_error(
         self, event: _events.RequestProtocolError | _events.ResponseProtocolError
     ) -> CommandGenerator[None]:
+        if event.code is _events.ErrorCode.CONNECT_FAILED and (why := self._why_not_connected()):
+            event = EnvironmentFault(self.stream_id, why, Outcome.TIMED_OUT)
         event.message = unquoted(event.message)
         live = self.live
         agent_there = self.client_state != self.state_errored
@@ -168,6 +175,9 @@ class RecordedStream(HttpStream):
         if live:
             self._failed(live, event)
 
+    def _why_not_connected(self) -> str:
+        return why_overdue(self.context.client, (self.flow.request.host, self.flow.request.port))
+
     def _send_part(self, response: http.Response, part: bytes) -> CommandGenerator[None]:
         """What the agent would have had without the proxy: the head and as much of the body as came."""
         head: _base.HttpEvent = _events.ResponseHeaders(self.stream_id, response, end_stream=False)
@@ -181,6 +191,9 @@ class RecordedStream(HttpStream):
         elif event.code is _events.ErrorCode.CONNECT_FAILED:
             live.handed_over()
             live.end(Outcome.REFUSED, error=event.message)
+        elif live.fwd is None and isinstance(event, EnvironmentFault):
+            live.handed_over()
+            live.end(event.outcome, error=event.message)
         else:
             live.answer_failed()
             live.handed_over()

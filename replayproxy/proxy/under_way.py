@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from mitmproxy import http
 
+from replayproxy.core.limits import Limits, silent, too_slow_to_begin
 from replayproxy.core.values import Outcome
 from replayproxy.proxy.connections import proxyserver
 from replayproxy.proxy.live import Clock, Live
@@ -59,17 +60,39 @@ class UnderWay:
                 live.fault("exchange", RuntimeError("its connection ended, and it did not"))
                 live.end(Outcome.CLIENT_GONE, error="the connection ended", closed_by_agent=None)
 
-    async def watch_overdue(self, limit: float) -> None:
-        """Gives up on answers that have not begun `limit` seconds after the request went out. Runs until cancelled:
-        one timer for all, because a timer per request would outlive most of them."""
+    async def watch_overdue(self, limits: Limits, reads: Callable[[], bool] = lambda: True) -> None:
+        """Gives up on answers that do not begin in time after the request went out, or do not go on. Runs until
+        cancelled: one timer for all, because a timer per request would outlive most of them. `reads`: whether the
+        proxy reads from environments at all now."""
+        shortest = min(limit for limit in (limits.answer, limits.idle) if limit is not None)
         while True:
-            await asyncio.sleep(min(limit / 4, 1.0))
+            await asyncio.sleep(min(shortest / 4, 1.0))
             now = self._clock.now()
             for live in self:
-                waits = live.first is None and live.request_whole and not live.overdue
-                if waits and live.fwd is not None and now - live.fwd > limit * 1e9:
+                if not live.overdue and (why := self._why_overdue(live, limits, now, reads)):
                     live.overdue = True
                     try:
-                        proxyserver().inject_event(AnswerOverdue(self._flows[live], limit))
+                        proxyserver().inject_event(AnswerOverdue(self._flows[live], why, live.first is not None))
                     except ValueError:  # the connection is gone, and its end is on the way
                         pass
+
+    def _why_overdue(self, live: Live, limits: Limits, now: int, reads: Callable[[], bool]) -> str:
+        """Which limit was exceeded; "": none."""
+        if live.first is None:
+            if limits.answer is None or live.fwd is None or not live.request_whole:
+                return ""
+            return too_slow_to_begin(limits.answer) if now - live.fwd > limits.answer * 1e9 else ""
+        if limits.idle is None or live.answer_whole or live.is_websocket or now - live.heard <= limits.idle * 1e9:
+            return ""
+        if not reads() or _is_behind(live.agent_connection):
+            live.heard_something()  # it is not the environment that keeps it waiting
+            return ""
+        return silent(limits.idle)
+
+
+def _is_behind(agent_connection: str) -> bool:
+    """Whether the agent has yet to take what was sent to it: nothing more is read for it meanwhile."""
+    handler = proxyserver().connections.get(agent_connection)
+    transport = handler.transports.get(handler.client) if handler else None
+    writer = transport.writer if transport else None
+    return isinstance(writer, asyncio.StreamWriter) and writer.transport.get_write_buffer_size() > 0

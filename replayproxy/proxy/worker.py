@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.limits import Limits
 from replayproxy.proxy.accepting import SharedSocket
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
@@ -62,9 +63,11 @@ class Worker:
             word, *values = await self._to_do.get()
             await self._deeds[word](*values)
 
-    async def _start(self, upstream_timeout: float | None, authority: str | None) -> None:
+    async def _start(self, limits: tuple[float | None, float | None, float | None], authority: str | None) -> None:
+        connect, answer, idle = limits
         self._engine = ProxyEngine(
-            self._scribe, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=upstream_timeout,
+            self._scribe, now=time.monotonic_ns, wall=time.time_ns,
+            limits=Limits(connect=connect, answer=answer, idle=idle),
             authority=Authority(Path(authority)) if authority is not None else None,
         )  # fmt: skip
         await self._engine.start()

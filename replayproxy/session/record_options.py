@@ -10,6 +10,7 @@ from typing import Any
 
 from replayproxy.core.extractrule import extract_rules, secrets_of
 from replayproxy.core.hostlist import HostList
+from replayproxy.core.limits import CONNECT_SECONDS, Limits
 from replayproxy.core.names import suggestion, why_not_a_name
 from replayproxy.core.redact_rules import SecretRule
 from replayproxy.core.rules import parse_rules
@@ -57,7 +58,7 @@ class RecordOptions:
     allowed: tuple[str, ...] = ()
     ready_file: Path | None = None
     log_every: float = 60.0
-    upstream_timeout: float | None = None
+    limits: Limits = field(default_factory=Limits)
     token: str | None = None
     verdicts: bool = True
     fail_fast: bool = False
@@ -102,7 +103,6 @@ def parse(
     ready = config.value("ready-file", flags["ready_file"])
     ready_file = None if ready is None else writable_path(Path(ready), "--ready-file")
     advertised, advertised_urls = wiring.parse_advertise(config.values("advertise", flags["advertise"]), envs)
-    timeout = config.value("upstream-timeout", flags["upstream_timeout"])
     rules = _rules(config, flags.get("rules", ()))
     verdicts = _choice("judge", config.value("judge", flags.get("judge"), "on"), ("on", "off")) == "on"
     fail_fast = bool(config.value("fail-fast", flags.get("fail_fast"), False))
@@ -134,7 +134,7 @@ def parse(
         allowed=wiring.check_allowed(config.values("allow-upstream", flags["allow_upstream"])),
         ready_file=ready_file,
         log_every=wiring.seconds(str(config.value("log-every", flags["log_every"], "60s")), "--log-every"),
-        upstream_timeout=None if timeout is None else wiring.seconds(str(timeout), "--upstream-timeout"),
+        limits=_limits(flags, config),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
         verdicts=verdicts,
         fail_fast=fail_fast,
@@ -173,6 +173,19 @@ def _workers(wanted: Any, *, forward: bool) -> int:
     if wanted > 1 and forward:
         raise WrongUsage(f"--workers {wanted}: a forward proxy has one process", hint="--workers 1")
     return wanted
+
+
+def _limits(flags: Mapping[str, Any], config: Config) -> Limits:
+    """How long environments may take; 0 is no limit."""
+
+    def limit(option: str, default: float) -> float | None:
+        given = config.value(option, flags.get(option.replace("-", "_")))
+        return (default if given is None else wiring.seconds(str(given), f"--{option}")) or None
+
+    return Limits(
+        connect=limit("upstream-connect", CONNECT_SECONDS), answer=limit("upstream-timeout", 0.0),
+        idle=limit("upstream-idle", 0.0),
+    )  # fmt: skip
 
 
 def _choice(option: str, value: Any, allowed: Sequence[Any]) -> Any:

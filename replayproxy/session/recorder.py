@@ -96,14 +96,14 @@ class Recorder:
 
     def _engine(self) -> ProxyEngine | Fleet:
         """The proxy: in this process, or in as many as were asked for."""
-        timeout = self.options.upstream_timeout
+        limits = self.options.limits
         if self.options.workers == 1:
             return ProxyEngine(
-                self.recording, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=timeout,
+                self.recording, now=time.monotonic_ns, wall=time.time_ns, limits=limits,
                 authority=self.authority,
             )  # fmt: skip
         return Fleet(
-            self.recording, workers=self.options.workers, wall=time.time_ns, say=self.say, upstream_timeout=timeout,
+            self.recording, workers=self.options.workers, wall=time.time_ns, say=self.say, limits=limits,
             authority=self.authority,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from replayproxy.core.canonical import digest
 from replayproxy.core.identity import Claims, EpisodeBook
+from replayproxy.core.limits import Limits
 from replayproxy.core.values import Body, Chunk, Exchange, Fields, Request
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
@@ -318,10 +319,16 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(*, upstream_timeout: float | None = None, authority: Authority | None = None) -> AsyncIterator[Wire]:
+async def wire(
+    *, upstream_timeout: float | None = None, authority: Authority | None = None, **limits: float
+) -> AsyncIterator[Wire]:
     scribe = FakeScribe()
     engine = ProxyEngine(
-        scribe, now=time.monotonic_ns, wall=time.time_ns, upstream_timeout=upstream_timeout, authority=authority
+        scribe,
+        now=time.monotonic_ns,
+        wall=time.time_ns,
+        limits=Limits(answer=upstream_timeout, **limits),
+        authority=authority,
     )
     await engine.start()
     made = Wire(scribe, engine)

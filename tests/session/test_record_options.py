@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from replayproxy.core.limits import Limits
 from replayproxy.errors import WrongUsage
 from replayproxy.session.config import Config
 from replayproxy.session.record_options import RecordOptions, parse, writable_path
@@ -32,6 +33,12 @@ def test_the_defaults_are_those_of_the_interface() -> None:
     assert (made.plan.when, made.plan.mode, made.plan.limit) == (("start", "write", "end"), "hold", 0.25)
     assert (made.url_style, made.idle, made.undeclared, made.log_every) == ("path", 600.0, None, 60.0)
     assert (made.control_host, made.control_port, made.token) == ("127.0.0.1", 0, None)
+
+
+def test_only_connecting_is_limited_unless_a_limit_is_set_and_0_takes_it_away() -> None:
+    assert options().limits == Limits(connect=30.0, answer=None, idle=None)
+    made = options(Config(options={"upstream-idle": "2m"}), upstream_connect="0s", upstream_timeout="500ms")
+    assert made.limits == Limits(connect=None, answer=0.5, idle=120.0)
 
 
 def test_a_run_without_a_name_is_named_by_date_time_and_letters() -> None:
@@ -74,6 +81,8 @@ def test_flags_beat_the_file_and_the_file_beats_the_default() -> None:
         ({"idle": "soon"}, "--idle: 'soon' is no time"),
         ({"log_every": "x"}, "--log-every"),
         ({"upstream_timeout": "x"}, "--upstream-timeout"),
+        ({"upstream_connect": "soon"}, "--upstream-connect"),
+        ({"upstream_idle": "-1"}, "--upstream-idle"),
         ({"control": "x"}, "--control: 'x' is no [HOST:]PORT"),
         ({"ready_file": "/nowhere/x.json"}, "there is no directory /nowhere"),
         ({"ready_file": "/tmp"}, "it is a directory"),
