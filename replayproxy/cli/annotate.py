@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.core.annotation import said, value_of
 from replayproxy.errors import WrongUsage
@@ -38,7 +38,7 @@ SHOWN = 10
               help="More lines than this are not of one sealed episode: exit 3, nothing is written. "
                    "Default: 0.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Tell what would be changed, and change nothing.")
-@store_option
+@stores_option
 @config_option
 @json_option
 def command(

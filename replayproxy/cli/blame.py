@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from replayproxy.cli.common import beside, columns, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import beside, columns, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.moments import clock
 from replayproxy.cli.shorten import cut, short
@@ -27,7 +27,7 @@ VERDICTS = {
 @click.command(short_help="Who last wrote this value, across episodes.")
 @click.argument("address")
 @click.argument("pointer", required=False)
-@store_option
+@stores_option
 @json_option
 def command(address: str, pointer: str | None, stores: tuple[Path, ...], as_json: bool) -> int:
     """Who last wrote what the answer of ADDRESS (RUN/EPISODE#SEQ) shows at POINTER (/items/3/id); or, for RUN/EPISODE,

@@ -15,7 +15,7 @@ import click
 from replayproxy.cli.check_junit import junit_xml
 from replayproxy.cli.check_md import markdown
 from replayproxy.cli.check_text import NEXT, text
-from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
@@ -49,7 +49,7 @@ PROPOSED = (NEXT, f"{'':8}replayproxy ")
 @click.option("--md", type=click.Path(path_type=Path), default=None, metavar="PATH",
               help="Also as Markdown, for the summary of a CI job.")  # fmt: skip
 @click.option("--groups", is_flag=True, help="List the groups that lose siblings to poisoned episodes.")
-@store_option
+@stores_option
 @config_option
 @json_option
 def command(

@@ -16,12 +16,12 @@ import click
 
 from replayproxy.core.shown import count, json_bytes, safe
 from replayproxy.errors import WrongUsage
-from replayproxy.session.look import Stores, looking
+from replayproxy.session.look import SKEW_NS, Stores, looking
 from replayproxy.storage import default_path
 
 __all__ = [
     "beside", "columns", "config_option", "count", "echo_json", "json_bytes", "json_option", "one_store", "open_reader",
-    "safe", "store_option", "store_paths",
+    "safe", "store_option", "store_paths", "stores_option",
 ]  # fmt: skip
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -31,6 +31,28 @@ store_option: Decorator = click.option(
     help="The store; repeatable for reading. Default: REPLAYPROXY_STORE, else ./.replayproxy.",
 )  # fmt: skip
 """Gives the parameter `stores`: a tuple of paths, empty when nobody said."""
+
+_SKEW = "replayproxy.skew"
+
+
+def _keep_skew(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from replayproxy.session.wiring import seconds  # heavy, and seldom needed
+
+        ctx.meta[_SKEW] = round(seconds(value, "--skew") * 1e9)
+
+
+_skew_option: Decorator = click.option(
+    "--skew", metavar="TIME", expose_value=False, callback=_keep_skew,
+    help="By how much the clocks of the machines of several stores may differ. Default: 1s.",
+)  # fmt: skip
+
+
+def stores_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`store_option` for a command that reads several of them by `open_reader`, which obeys the `--skew` beside it."""
+    decorated: Callable[..., Any] = store_option(_skew_option(command))
+    return decorated
+
 
 json_option: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout; everything else on stderr."
@@ -59,7 +81,9 @@ def one_store(stores: Sequence[Path]) -> Path:
 @contextmanager
 def open_reader(stores: Sequence[Path]) -> Iterator[Stores]:
     """The stores of `--store`, open for reading: `.find(address)`, `.runs()`, `.reader` (the first)."""
-    with looking(store_paths(stores)) as opened:
+    current = click.get_current_context(silent=True)
+    skew = SKEW_NS if current is None else int(current.meta.get(_SKEW, SKEW_NS))
+    with looking(store_paths(stores), skew_ns=skew) as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.difftext import text
 from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
@@ -23,7 +23,7 @@ from replayproxy.session.diff import Progress, diff
 @click.argument("b")
 @click.option("-v", "--verbose", is_flag=True, help="Every root in full, and examples of what was explained.")
 @config_option
-@store_option
+@stores_option
 @json_option
 def command(a: str, b: str, verbose: bool, config: Path | None, stores: tuple[Path, ...], as_json: bool) -> int:
     """Compare two episodes (RUN/EPISODE), or the episodes of two runs, paired by task, seed and attempt, else by name.

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.replay_text import loosely, miss_lines
 from replayproxy.core.rules import parse_rules
@@ -22,7 +22,7 @@ from replayproxy.session.config import discover
 @click.option("--env", metavar="NAME", help="The environment that is asked, where the run has several.")
 @click.option("--lane", metavar="LANE", help="The lane of the request. Default: its mark, else main.")
 @config_option
-@store_option
+@stores_option
 @json_option
 def command(
     address: str, env: str | None, lane: str | None, config: Path | None, stores: tuple[Path, ...], as_json: bool

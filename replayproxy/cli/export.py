@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.finding_share import curl_lines, readme_lines, told_and_seen
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.show_finding import finding_text
@@ -25,7 +25,7 @@ FORMATS = ("archive", "flow", "har")
 @click.option("--format", "form", type=click.Choice(FORMATS), default=None,
               help="See docs/porting.md. A finding needs none: it goes into an archive.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="PATH", help="A new file; `-` is stdout.")
-@store_option
+@stores_option
 @json_option
 def command(
     addresses: tuple[str, ...], form: str | None, out: Path | None, stores: tuple[Path, ...], as_json: bool

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import count, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.shorten import cut
 from replayproxy.errors import Exit
 from replayproxy.session.grep import PLACES, grep, pattern
@@ -21,7 +21,7 @@ SNIPPET = 100
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression (Python's).")
 @click.option("--in", "places", multiple=True, type=click.Choice(PLACES), help="Only there; repeatable.")
 @click.option("-m", "--max", "most", type=click.IntRange(min=1), default=None, metavar="N", help="Stop after N.")
-@store_option
+@stores_option
 @json_option
 def command(
     address: str, text: str, ignore_case: bool, regex: bool, places: tuple[str, ...], most: int | None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import echo_json, json_option, open_reader, store_option
+from replayproxy.cli.common import echo_json, json_option, open_reader, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.ls_text import groups_text, run_text, runs_text
 from replayproxy.core.values import Run
@@ -23,7 +23,7 @@ from replayproxy.storage import Reader
               help='Only these, such as "verdict=poisoned reward<0.2 meta.step=400 why~stale".')  # fmt: skip
 @click.option("--sort", default=None, metavar="FIELD", help="By a field; -FIELD: the greatest first.")
 @click.option("--by", default=None, metavar="FIELD", help="Sums by task, instance, hour, meta.step or another field.")
-@store_option
+@stores_option
 @json_option
 def command(
     run: str | None, where: str | None, sort: str | None, by: str | None, stores: tuple[Path, ...], as_json: bool

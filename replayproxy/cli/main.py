@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from replayproxy.errors import Exit, Problem, WrongUsage
+from replayproxy.errors import Exit, Problem
 
 COMMANDS = {
     # name: (module, one line for --help). The command object in the module is called `command`.
@@ -38,6 +38,7 @@ COMMANDS = {
     "export": ("export", "Write recordings as HAR, flow file or archive."),
     "import": ("import_", "Take in an archive, a HAR or a flow file."),
     "rm": ("rm", "Mark runs or episodes as removed."),
+    "merge": ("merge", "Take the runs of other stores into one."),
     "gc": ("gc", "Free the space of what was removed."),
     "fsck": ("fsck", "Verify every record of the store."),
     "verify": ("fsck", "The same as fsck."),
@@ -45,8 +46,6 @@ COMMANDS = {
     "addon": ("addon", "Print the path of an add-on, for mitmdump -s."),
     "client": ("client", "Print the one-file client."),
 }
-
-LATER = frozenset(["merge"])  # names that are kept, so that nobody's script gives them another meaning
 
 
 class LazyGroup(click.Group):
@@ -56,8 +55,6 @@ class LazyGroup(click.Group):
         return [name for name in COMMANDS if name != "verify"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LATER:
-            raise WrongUsage(f"`replayproxy {cmd_name}` comes with a later version", hint="replayproxy --help")
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"replayproxy.cli.{COMMANDS[cmd_name][0]}")

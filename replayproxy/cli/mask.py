@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.mask_text import document, list_document, list_text, text
 from replayproxy.core.rules import parse_rules
@@ -51,7 +51,7 @@ from replayproxy.session.silences import silences
               help="Where it is written, whole or not at all; - is stdout. Default: NAME.masked.jsonl beside the "
                    "input.")  # fmt: skip
 @click.option("--groups", is_flag=True, help="Name every group that loses rollouts, not only the first ten.")
-@store_option
+@stores_option
 @config_option
 @json_option
 def command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import PAST, miss_lines, receipt_lines, serving_lines
@@ -73,7 +73,7 @@ def _say(lines: list[str]) -> None:
 @click.option("--ready-file", metavar="PATH", help="Written once everything accepts.")
 @click.option("--summary", metavar="PATH", help="Written at the end, whatever it is.")
 @config_option
-@store_option
+@stores_option
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ..]")
 def command(

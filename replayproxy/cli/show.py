@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from replayproxy.cli.bodies import curl, wire
-from replayproxy.cli.common import echo_json, json_option, open_reader, safe, store_option
+from replayproxy.cli.common import echo_json, json_option, open_reader, safe, stores_option
 from replayproxy.cli.finding_share import curl_lines, markdown_lines, told_and_seen
 from replayproxy.cli.finding_state import finding_state_lines
 from replayproxy.cli.hints import runnable
@@ -40,7 +40,7 @@ from replayproxy.storage import Reader
 @click.option("--wire", "as_wire", is_flag=True, help="An exchange's bytes as they passed: request, then answer.")
 @click.option("--body", type=click.Choice(["request", "answer"]), help="The bytes of one body of an exchange.")
 @click.option("--md", is_flag=True, help="As Markdown, to paste into an issue.")
-@store_option
+@stores_option
 @json_option
 def command(
     address: str, as_curl: bool, state: bool, as_wire: bool, body: str | None, md: bool,

@@ -27,6 +27,7 @@ class RunLine:
     exchanges: int
     unattributed: int
     verdicts: Mapping[str, int]
+    node: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,6 +39,7 @@ class RunLine:
             "verdicts": dict(self.verdicts),
             "origin": self.run.origin,
             "opened_wall": self.run.opened_wall,
+            "node": self.node or None,
         }
 
 
@@ -150,12 +152,14 @@ def run_line(reader: Reader, run: Run) -> RunLine:
     episodes = reader.episodes(run)
     judged = verdicts(reader, run)
     states = Counter(str(episode.state) for episode in episodes)
+    machine = reader.machine(run)
     return RunLine(
         run=run,
         states={state.value: states[state] for state in EpisodeState if states[state]},
         exchanges=sum(map(reader.count, episodes)),
         unattributed=unattributed(reader, run),
         verdicts=Counter(judged.get(episode.name, "unknown") for episode in episodes) if judged else {},
+        node=machine.name if machine else "",
     )
 
 

@@ -14,6 +14,9 @@ from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import Reader, Resolved, open_store
 from replayproxy.storage.archive import open_archive
 
+SKEW_NS = 1_000_000_000
+"""By how much the wall clocks of two machines are believed to differ at most, where nobody says."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -31,11 +34,12 @@ class Found:
 class Stores:
     """The stores that a command reads, opened when first asked for: an archive is read without any.
 
-    `reader` is the first of them.
+    `reader` is the first of them. `skew_ns`: by how much the wall clocks of two machines may differ.
     """
 
-    def __init__(self, readers: Sequence[Reader] = (), *, paths: Sequence[Path] = ()) -> None:
+    def __init__(self, readers: Sequence[Reader] = (), *, paths: Sequence[Path] = (), skew_ns: int = SKEW_NS) -> None:
         self._readers, self._paths = tuple(readers), tuple(paths)
+        self._skew_ns = skew_ns
         self._archives: dict[str, Reader] = {}
         self._opened = ExitStack()
 
@@ -69,8 +73,20 @@ class Stores:
         if len(found) == 1:
             return found[0]
         if text.partition("/")[0] == "latest":
-            return max(found, key=lambda one: one.resolved.run.opened_wall)
+            return self._latest(text, found)
         raise WrongUsage(f"{text} is in {len(found)} of the stores", hint="name one --store")
+
+    def _latest(self, text: str, found: Sequence[Found]) -> Found:
+        *earlier, last = sorted(found, key=lambda one: one.resolved.run.opened_wall)
+        for other in reversed(earlier):
+            apart = last.resolved.run.opened_wall - other.resolved.run.opened_wall
+            if apart <= self._skew_ns and not _one_machine(last, other):
+                raise WrongUsage(
+                    f"{text} is {last.resolved.run.name} or {other.resolved.run.name}: they were begun on two machines,"
+                    f" {apart / 1e9:.3f} s apart, and clocks may differ by {self._skew_ns / 1e9:g} s",
+                    hint="name the run, or a smaller --skew",
+                )
+        return last
 
     def archive(self, text: str) -> tuple[Reader, str] | None:
         """An archive that an address names, open, and the address inside it; None when it names none."""
@@ -99,16 +115,20 @@ class Stores:
         return Found(reader=reader, resolved=replace(reader.resolve(rest), text=text), archive=path)
 
     def runs(self) -> Iterator[tuple[Reader, Run]]:
-        """Every run of every store, each store's oldest first."""
-        for reader in self.readers:
-            for run in reader.runs():
-                yield reader, run
+        """Every run of every store, the oldest first."""
+        found = ((reader, run) for reader in self.readers for run in reader.runs())
+        yield from sorted(found, key=lambda one: one[1].opened_wall)
+
+
+def _one_machine(one: Found, other: Found) -> bool:
+    a, b = one.reader.machine(one.resolved.run), other.reader.machine(other.resolved.run)
+    return a is not None and b is not None and a.name == b.name
 
 
 @contextmanager
-def looking(paths: Sequence[Path]) -> Iterator[Stores]:
+def looking(paths: Sequence[Path], *, skew_ns: int = SKEW_NS) -> Iterator[Stores]:
     """The stores for reading; closed at the end."""
-    stores = Stores(paths=paths)
+    stores = Stores(paths=paths, skew_ns=skew_ns)
     try:
         yield stores
     finally:

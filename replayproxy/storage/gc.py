@@ -114,6 +114,8 @@ def _run(env: Environment, run: bytes, count: Counter[str]) -> None:
             txn.delete(META_LAST_CHECK, db=env.dbs["meta"])
         count["checks"] += txn.delete(run, db=env.dbs["checks"])
         count["runs"] += txn.delete(run, db=env.dbs["runs"])
+        if "machines" in env.dbs:
+            txn.delete(run, db=env.dbs["machines"])
         txn.delete(run, db=env.dbs["removed"])
 
 

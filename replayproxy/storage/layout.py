@@ -25,10 +25,11 @@ DATABASES = (
     "blobs",  # content address -> compressed bytes: pieces of bodies, nodes of snapshot trees
     "checks",  # run -> record: the check document last saved
     "trials",  # run, wall clock in ns, number -> record: what came of sending a finding again
+    "machines",  # run -> record: which machine recorded it, and its clock
     "removed",  # run, or run and episode -> wall clock in ns of the removal
 )
 
-LATER = frozenset({"trials"})
+LATER = frozenset({"trials", "machines"})
 """Databases that stores of this format did not have from the first: where one is missing it is empty."""
 
 DATA_FILE = "data.mdb"

@@ -36,6 +36,7 @@ from replayproxy.storage.layout import (
     number,
     u64,
 )
+from replayproxy.storage.machines import Machine, decoded
 from replayproxy.storage.resolve import Resolved, resolve
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
@@ -242,6 +243,17 @@ class Reader(Contents):
         if episode.seal is not None and (trouble := seal_trouble(episode.seal, chain.seal())):
             raise self._damaged(f"{run.name}/{episode.name}", trouble)
         return Trace(run=run, episode=episode, exchanges=read, snapshots=shots, events=self.events(episode))
+
+    def machine(self, run: Run) -> Machine | None:
+        """Which machine recorded a run; None where that was not kept: before there was a place for it, or imported."""
+        if "machines" not in self._env.dbs:
+            return None
+        with self._env.reading() as txn:
+            raw = txn.get(u64(run.key), db=self._env.dbs["machines"])
+        try:
+            return None if raw is None else decoded(raw)
+        except Broken as broken:
+            raise self._damaged(f"the machine of run {run.name}", broken) from broken
 
     # Judgements
 

@@ -36,6 +36,7 @@ from replayproxy.storage.layout import (
     number,
     u64,
 )
+from replayproxy.storage.machines import decoded
 from replayproxy.storage.scans import Chain, keys_under, seal_trouble, under
 
 MOST_PAGES = 50
@@ -73,6 +74,7 @@ class Scan:
             "events": self.events,
             "checks": self.checks,
             "trials": self.trials,
+            "machines": self.machines,
             "blobs": self.blobs,
         }
 
@@ -260,6 +262,16 @@ class Scan:
                 cold.decode_document(raw)
             except Broken as broken:
                 yield _damage("trial", where, broken)
+
+    def machines(self) -> Iterator[Damage]:
+        for key, raw in self._all("machines") if "machines" in self._dbs else ():
+            where = f"the machine of {self._runs.get(number(key), f'run {number(key)}')}"
+            if not self._has("runs", key):
+                yield _damage("machine", where, "its run is not there")
+            try:
+                decoded(raw)
+            except Broken as broken:
+                yield _damage("machine", where, broken)
 
     def blobs(self) -> Iterator[Damage]:
         for address, raw in self._all("blobs"):

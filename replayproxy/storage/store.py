@@ -9,6 +9,7 @@ from pathlib import Path
 from replayproxy.core.redact import Redactor
 from replayproxy.errors import UnknownAddress, WrongUsage
 from replayproxy.storage import environment
+from replayproxy.storage.filesystem import refuse_network
 from replayproxy.storage.layout import DATA_FILE, LOCK_FILE, WRITERS_LOCK
 from replayproxy.storage.reader import Reader
 from replayproxy.storage.writer import Writer
@@ -39,8 +40,11 @@ class Store:
         return Reader(self.env)
 
     def writer(self, *, exclusive: bool = True, redactor: Redactor | None = None) -> Writer:
-        """`exclusive`: the one recorder; a second is StoreTrouble that names the holder's pid. Others (check, redrive
+        """`exclusive`: the one recorder; a second is StoreTrouble that names the holder's pid, and so is a network
+        file system. Others (check, redrive
         --save, rm) commit beside it in short transactions. `redactor`: takes secrets out of all that is put."""
+        if exclusive:
+            refuse_network(self.path)
         return Writer(self.env, exclusive=exclusive, redactor=redactor)
 
     def close(self) -> None:

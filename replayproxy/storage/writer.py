@@ -20,7 +20,7 @@ from replayproxy.core.redact import Known, Redactor
 from replayproxy.core.redact_records import clean_episode, clean_event, clean_run, clean_snapshot
 from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Event, Exchange, Fields, Run, Snapshot
 from replayproxy.errors import StoreTrouble, WrongUsage
-from replayproxy.storage import cold, locks
+from replayproxy.storage import cold, locks, machines
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.committer import Committer, Work
 from replayproxy.storage.environment import Environment
@@ -39,11 +39,13 @@ class Writer:
         *,
         exclusive: bool,
         wall: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
         redactor: Redactor | None = None,
     ) -> None:
         if env.readonly:
             raise StoreTrouble(f"{env.path} is read-only")
         self._env, self._wall = env, wall
+        self._machine = machines.here(os.environ, wall=wall, monotonic=monotonic)
         self.redactor = redactor or Redactor(None)
         self._known: dict[int, Known] = {}
         self._grown: dict[bytes, int] = {}  # bodies too large to hold with secrets in them, by digest: few
@@ -81,6 +83,7 @@ class Writer:
             if taken is None:
                 txn.put(u64(made.key), cold.encode(clean_run(self.redactor, made)), db=dbs["runs"])
                 txn.put(run.name.encode(), u64(made.key), db=dbs["run-names"])
+                txn.put(u64(made.key), self._machine.encoded(), db=dbs["machines"])
                 return made
             if append:
                 return cold.decode(Run, txn.get(taken, db=dbs["runs"]))

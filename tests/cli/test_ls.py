@@ -79,7 +79,7 @@ def test_several_stores_are_read_together(call: Call, recorded: Path, tmp_path: 
         writer.open_run(run("older", opened_wall=2))
         writer.close()
     both = ("--store", str(recorded), "--store", str(tmp_path / "other"))
-    assert [r["run"] for r in call("ls", *both, "--json").json["runs"]] == ["older", "nightly", "older", "elsewhere"]
+    assert [r["run"] for r in call("ls", *both, "--json").json["runs"]] == ["older", "older", "nightly", "elsewhere"]
     assert call("ls", "elsewhere", *both).code == 0
     told = call("ls", "older", *both)
     assert told.code == 2

@@ -110,6 +110,7 @@ def test_every_damage_is_listed(path: Path) -> None:
                 ("episode", f"run {r}/e"),
                 ("episode", f"run {r}/left-open"),
                 ("trial", f"a trial of run {r}"),
+                ("machine", f"the machine of run {r}"),
             ],
         ),
         ("run-names", b"r", gone, [("name", "r")]),
@@ -117,6 +118,7 @@ def test_every_damage_is_listed(path: Path) -> None:
         ("episodes", episode_key(r, e), gone, [("name", "r/e"), ("episode", f"episode {e}")]),
         ("episode-names", u64(r) + b"e", gone, [("name", "r/e")]),
         ("trials", trial_key(r, 5, 0), flipped, [("trial", "a trial of r")]),
+        ("machines", u64(r), flipped, [("machine", "the machine of r")]),
         ("checks", u64(r), flipped, [("check", "r")]),
         ("checks", u64(r), gone, [("check", "r")]),
     ]
