@@ -10,8 +10,10 @@ from pathlib import Path
 from replayproxy.errors import StoreTrouble
 
 NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "orangefs", "pvfs2", "davfs", "webdav", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.davfs", "fuse.mount-s3", "fuse.juicefs"}
-)
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs",
+     "glusterfs", "orangefs", "pvfs2", "davfs", "webdav", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs",
+     "fuse.rclone", "fuse.gcsfuse", "fuse.davfs", "fuse.mount-s3", "fuse.juicefs"}
+)  # fmt: skip
 MOUNTS = Path("/proc/self/mountinfo")
 
 

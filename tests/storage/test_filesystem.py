@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from replayproxy.storage.filesystem import kind_of, refuse_network
 
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import Store, filesystem
+from replayproxy.storage.filesystem import kind_of, refuse_network
 
 MOUNTINFO = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
