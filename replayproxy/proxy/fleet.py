@@ -31,6 +31,9 @@ START_SECONDS = 60.0
 TRIES = 5
 """Workers that may end one after another without having begun; then there is something that a new one does not mend."""
 
+CLOSING_SECONDS = 2.2
+"""For a worker that stops to close its connections, after the grace."""
+
 LEAVING_SECONDS = 1.0
 """For a worker that has closed its end to be gone."""
 
@@ -147,7 +150,6 @@ class Fleet:
             return
         word = message[0]
         if word == Word.READY:
-            self._failures = 0
             self._spawn(self._equip(seat))
         elif word in (Word.LISTENS, Word.CLOSED):
             ack = seat.acks.pop((int(word), message[1]), None)
@@ -159,6 +161,7 @@ class Fleet:
         while not seat.gone.is_set():
             missing = next((one for one in self._shared.values() if one.number not in seat.told), None)
             if missing is None:
+                self._failures = 0
                 seat.channel.say(Word.ROOM, not self._full)
                 seat.ready.set_result(None)
                 return
@@ -302,13 +305,13 @@ class Fleet:
             seat.channel.say(Word.STOP, grace)
         ends = [asyncio.ensure_future(seat.gone.wait()) for seat in seats]
         if ends:
-            await asyncio.wait(ends, timeout=min(grace, LONGEST_STOP) + LONGEST_STOP / 2)
+            await asyncio.wait(ends, timeout=min(grace, LONGEST_STOP) + CLOSING_SECONDS)
         for seat in seats:
             if not seat.gone.is_set():
                 with suppress(ProcessLookupError):
                     seat.process.kill()
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=2.0)
+            _, late = await asyncio.wait(self._tasks, timeout=1.5)
             for task in late:
                 task.cancel()
         self._stopped = True

@@ -59,7 +59,7 @@ class World:
         if request.path == "/state":
             return web.json_response({"t": {"1": {"value": self.value}}})
         if request.path == "/echo":
-            return web.Response(body=await request.read(), headers={"Content-Type": "application/octet-stream"})
+            return web.Response(body=await request.content.read(), headers={"Content-Type": "application/octet-stream"})
         if request.method == "POST":
             self.value += 1
         await asyncio.sleep(self.delay)
@@ -354,6 +354,25 @@ async def test_a_new_worker_takes_over_more_listeners_than_can_be_on_their_way_a
     assert [exchange.request.target for exchange in exchanges] == [b"/50", b"/399"]
 
 
+async def test_a_full_queue_makes_the_workers_read_slower_until_there_is_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.recorder(episode="e") as one, aiohttp.ClientSession() as http:
+        url = one.addresses.plain_urls()["app"]
+        room = asyncio.Event()
+        monkeypatch.setattr(one.recording, "room", room.is_set)
+        monkeypatch.setattr(one.recording, "wait_room", room.wait)
+        for agent in await crowd(url):
+            await agent.ask("/tells")  # with the next word of a worker the recorder tells them all
+        sent = asyncio.ensure_future(http.post(f"{url}/echo", data=bytes(32 * 1024 * 1024)))
+        _, waits = await asyncio.wait([sent], timeout=2.0)
+        assert waits, "as much as that does not fit into the system's own buffers"
+        room.set()
+        async with asyncio.timeout(60), await sent as answer:
+            assert len(await answer.read()) == 32 * 1024 * 1024
+    assert one.recording.tally.why_not_whole() == []
+
+
 async def test_workers_that_cannot_start_are_told_of_and_nothing_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +380,7 @@ async def test_workers_that_cannot_start_are_told_of_and_nothing_is_left(
     from replayproxy.proxy import fleet
 
     monkeypatch.setattr(fleet, "PROGRAM", ("false",))
+    monkeypatch.setattr(fleet, "START_SECONDS", 20.0)
     with pytest.raises(WorldTrouble, match="the worker processes did not start"):
         async with world.recorder(episode="e"):
             pass
