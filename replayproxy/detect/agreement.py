@@ -1,9 +1,10 @@
 """Which member of an answer is which column of the state, learned from moments when nothing was being written.
 
-Structure proposes (`cells`), values decide: a pair counts once it agreed at a quiet point, and is dropped by a
-disagreement at a quiet point long after the last write. Otherwise a stale cache would teach us that the member is not
-the column. A cache may be stale for minutes, though: a disagreement that shows an earlier value of the very cell
-drops only a pair that has not agreed in two different values, because a member that is not the column does that too.
+Structure proposes (`cells`), values decide: a pair counts once it agreed at a quiet point, or in two different values
+while others wrote, and is dropped by a disagreement at a quiet point long after the last write. Otherwise a stale
+cache would teach us that the member is not the column. A cache may be stale for minutes, though: a disagreement that
+shows an earlier value of the very cell drops only a pair that has not agreed in two different values, because a member
+that is not the column does that too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Pair(NamedTuple):
 class _Score:
     agreed: int = 0
     values: set[str] = field(default_factory=set)  # at most two of those it agreed in
+    steady: set[str] = field(default_factory=set)  # the same, while others wrote
     dropped: bool = False
     doubted: bool = False
 
@@ -48,14 +50,24 @@ class Agreement:
 
     def agree(self, pair: Pair, value: str) -> None:
         """The member showed the column's value, in normal form."""
+        score = self._score(pair)
+        score.agreed += 1
+        if len(score.values) < 2:
+            score.values.add(value)
+
+    def _score(self, pair: Pair) -> _Score:
         score = self._scores.get(pair)
         if score is None:
             score = self._scores[pair] = _Score()
             if pair.column == "" and not pair.pointer.endswith("*"):
                 self._items.setdefault((pair.env, pair.table, pair.query), []).append(pair)
-        score.agreed += 1
-        if len(score.values) < 2:
-            score.values.add(value)
+        return score
+
+    def agree_steadily(self, pair: Pair, value: str) -> None:
+        """The member showed what the column held before and after, while others wrote: one such value may be chance."""
+        score = self._score(pair)
+        if len(score.steady) < 2:
+            score.steady.add(value)
 
     def disagree(self, pair: Pair, *, since_write: int, earlier: bool) -> None:
         """It did not. `since_write`: ns between the last write and the reading; `earlier`: the column had held it."""
@@ -76,7 +88,7 @@ class Agreement:
 
     def holds(self, pair: Pair) -> bool:
         score = self._scores.get(pair)
-        return score is not None and score.agreed > 0 and not score.wrong
+        return score is not None and (score.agreed > 0 or len(score.steady) > 1) and not score.wrong
 
     def dropped(self, pair: Pair) -> bool:
         score = self._scores.get(pair)

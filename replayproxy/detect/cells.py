@@ -171,6 +171,14 @@ def shown(seen: View, place: Place | None, tables: Tables) -> list[Shown]:
     return listed or list(_only_row(seen.value, place))
 
 
+def lists_nothing(seen: View) -> bool:
+    """Whether the document is an empty list, or an envelope with that one list."""
+    document = seen.value if seen.kind is Kind.JSON else None
+    if isinstance(document, dict):
+        return [item for item in document.values() if isinstance(item, list)] == [[]]
+    return document == []
+
+
 def _only_row(document: Any, place: Place) -> Iterator[Shown]:
     """`/settings` shows the one row of the table: an object that does not call itself by another id."""
     if isinstance(document, dict) and place.only is not None:

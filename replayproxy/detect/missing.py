@@ -3,7 +3,8 @@
 A row may be hidden by a right, a filter or a page. It is taken to be missing only where none of these can be why: the
 same request has shown it, unchanged, in a list not longer than another one; or it was asked for by its own path, by
 the principal that made it. A list that was complete before the row was made, and shows another row as it was before
-that, is a suspicion: it may still be cut.
+that, is a suspicion: it may still be cut. So is one that is out of date in another row and the very list that was shown
+before the row was made, and an empty one at the address where the same principal had made a row: it may be filtered.
 """
 
 from __future__ import annotations
@@ -123,32 +124,48 @@ def left_out_of_old_lists(
     effects: Mapping[tuple[Row, str], Sequence[Written]], older: Mapping[int, int],
 ) -> Iterator[tuple[Row, Sight]]:  # fmt: skip
     """By row, each list without a query that showed the whole table at a quiet moment, is out of date, and lacks the
-    row, which was made later. `older`: by number of the read, an instant by which what it shows had been overwritten.
+    row, which was made later; and each empty list that should have it. `older`: by number of the read, an instant by
+    which what it shows had been overwritten.
     """
     made = _made(rows, effects)
     by_table: dict[str, list[Made]] = defaultdict(list)
     for new in made.values():
         if timeline.shows(new.row):
             by_table[new.row.table].append(new)
-    for op in reads:
+    first: dict[tuple[str, int, _List], int] = {}  # when a list of just these rows and values was first shown
+    for op in sorted(reads, key=lambda op: op.end) if by_table else ():
         place = op.place
-        if (
-            op.seq not in older
-            or place is None
-            or place.key is not None
-            or place.rest
-            or op.query
-            or not 2 <= len(op.rows) < MAX_ITEMS
-        ):
+        if place is None or place.key is not None or place.rest or op.query or place.table not in by_table:
             continue
-        most = agreement.most_listed(op.env, op.target)
-        if most is None or (most in PAGES and len(op.rows) >= most):
-            continue
-        shown = {one.row for one in op.rows}
-        for new in by_table.get(place.table, ()):
-            if new.row not in shown and older[op.seq] < new.by.fwd and not _filtered(timeline, op, new.row):
-                doubt = f"whether the list is cut or filtered: it showed the whole table, of up to {most} rows"
-                yield new.row, _absent(op, new.row, pair_of(op, op.rows[0], PRESENCE), doubt)
+        if op.empty:
+            for new in by_table[place.table]:
+                if (new.by.env, new.by.target, new.by.who) == (op.env, op.target, op.who):
+                    yield new.row, _absent(op, new.row, None, "whether the list is filtered: it was empty")
+        elif 2 <= len(op.rows) < MAX_ITEMS:
+            same = first.setdefault((op.target, op.who, _list_of(op)), op.end)
+            if op.seq in older:
+                yield from _left_out(timeline, op, by_table[place.table], agreement, min(older[op.seq], same))
+
+
+type _List = frozenset[tuple[Row, frozenset[tuple[str, str]]]]
+
+
+def _list_of(op: Op) -> _List:
+    return frozenset((one.row, frozenset((c, normal(v)) for c, v in one.members.items())) for one in op.rows)
+
+
+def _left_out(
+    timeline: Timeline, op: Op, made: Sequence[Made], agreement: Agreement, old: int
+) -> Iterator[tuple[Row, Sight]]:  # fmt: skip
+    """The rows made after the instant `old`, of which what the list shows may be, that it lacks."""
+    most = agreement.most_listed(op.env, op.target)
+    if most is None or (most in PAGES and len(op.rows) >= most):
+        return
+    shown = {one.row for one in op.rows}
+    for new in made:
+        if new.row not in shown and old < new.by.fwd and not _filtered(timeline, op, new.row):
+            doubt = f"whether the list is cut or filtered: it showed the whole table, of up to {most} rows"
+            yield new.row, _absent(op, new.row, pair_of(op, op.rows[0], PRESENCE), doubt)
 
 
 def _filtered(timeline: Timeline, op: Op, row: Row) -> bool:

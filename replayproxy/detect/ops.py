@@ -23,6 +23,7 @@ from replayproxy.detect.cells import (
     Tables,
     asks_for_the_past,
     created,
+    lists_nothing,
     members_of,
     query_names,
     shown,
@@ -48,11 +49,12 @@ class Effect(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """`sets`: (row, column) -> value, as far as request and answer agree on it. `rows`: what a read showed.
-    `absent`: the row that a read said is not there. `echoed`: the rows that the answer of a write shows. `validators`:
-    the answer's ETag and Last-Modified. `fresh_for`: seconds for which the answer says that a cache may
-    keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object that a write was
-    answered with; `about`: the rows of the state that its path names. `condition`: the version that a write demanded
-    (If-Match), `tag` the one that an answer bears (ETag), `once` the key under which a repeat is the same write.
+    `absent`: the row that a read said is not there. `empty`: a read showed an empty list. `echoed`: the rows that the
+    answer of a write shows. `validators`: the answer's ETag and Last-Modified. `fresh_for`: seconds for which it says
+    that a cache may keep it; 0.0: it says nothing, infinite: it came out of a cache. `said`: the members of the object
+    that a write was answered with; `about`: the rows of the state that its path names. `condition`: the version that a
+    write demanded (If-Match), `tag` the one that an answer bears (ETag), `once` the key under which a repeat is the
+    same write.
     `again`: the earlier answer that a 304 says is current, `weak`: by a validator that may outlast a change."""
 
     episode: str
@@ -69,6 +71,7 @@ class Op:
     place: Place | None
     rows: Sequence[Shown] = ()
     absent: Row | None = None
+    empty: bool = False
     echoed: Sequence[Shown] = ()
     validators: Sequence[tuple[str, str]] = ()
     sets: Mapping[tuple[Row, str], str] = field(default_factory=dict)
@@ -135,6 +138,7 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         rows = shown(answer, named, by)
     elif reads and not past and status in (404, 410) and named is not None and named.key is not None and not named.rest:
         absent = Row(named.table, named.key)
+    empty = answer is not None and reads and not past and status == 200 and not rows and lists_nothing(answer)
     sets: Mapping[tuple[Row, str], str] = {}
     asked: Mapping[str, Any] = {}
     said: Mapping[str, Any] = {}
@@ -153,8 +157,8 @@ def op_of(run: Run, episode: str, exchange: Exchange, tables: Tables, views: Vie
         target=exchange.request.target.decode("utf-8", "replace"), status=status,
         fwd=exchange.times.fwd if exchange.times.fwd is not None else exchange.times.head,
         end=NEVER if end is None or effect is Effect.OPEN else end,
-        effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, echoed=echoed,
-        validators=_validators(told_with) if whole else (), sets=sets, asked=asked,
+        effect=effect, reads=reads and end is not None, place=place, rows=rows, absent=absent, empty=empty,
+        echoed=echoed, validators=_validators(told_with) if whole else (), sets=sets, asked=asked,
         fresh_for=fresh_for(told_with), query=query_names(exchange.request.target), is_reset=exchange.is_reset,
         wall=exchange.times.wall, answered=exchange.times.up_end, is_probe=exchange.is_probe,
         who=hash(viewer(exchange.request.fields)),

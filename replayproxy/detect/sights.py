@@ -53,6 +53,9 @@ def learn(timeline: Timeline, reads: Sequence[Op], agreement: Agreement) -> None
                 if timeline.quiet(one.row, op.fwd, op.end, index):
                     _compare(timeline, op, one, index, agreement)
                     break
+        for one in op.rows if len(near) > 1 and not still else ():
+            if timeline.shows(one.row):
+                _compare_steady(timeline, op, one, near, agreement)
         _complete(timeline, op, still, agreement)
 
 
@@ -82,6 +85,18 @@ def _compare(timeline: Timeline, op: Op, one: Shown, index: int, agreement: Agre
             since = op.fwd - (timeline.writes.ended_before(op.fwd) or timeline.line.done[0])
             before = {held for at, held in timeline.values(one.row, column) if at <= index}
             agreement.disagree(pair, since_write=since, earlier=value in before)
+
+
+def _compare_steady(timeline: Timeline, op: Op, one: Shown, near: Sequence[int], agreement: Agreement) -> None:
+    """The same while others wrote: what both snapshots around the read show of the row can agree, never disagree."""
+    before, after = (timeline.row_at(one.row, index) for index in near)
+    if not isinstance(before, dict) or before != after:
+        return
+    table, place = one.row.table, _kind_of_place(one)
+    agreement.agree_steadily(Pair(op.env, table, place, PRESENCE, op.query), one.row.key)
+    for column, value in one.members.items():
+        if column in before and normal(value) == cell(before, column):
+            agreement.agree_steadily(Pair(op.env, table, place, column, op.query), normal(value))
 
 
 def sights_of(

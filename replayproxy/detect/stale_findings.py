@@ -7,6 +7,7 @@ from itertools import groupby
 
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.bracket import Bracket
+from replayproxy.detect.cells import Row
 from replayproxy.detect.finding import (
     Blame,
     Finding,
@@ -49,10 +50,23 @@ def findings(
         yield _finding(run, episode, evidence, folded, own), first.sight.pair
 
 
-def _cause(stale: Stale) -> tuple[str, int, int]:
-    if stale.writer is not None:
-        return stale.writer.episode, stale.writer.seq, 0
-    return "", 0, stale.verdict.by_snapshot or 0
+def _cause(stale: Stale) -> tuple[bool, str, int, int, Row | None]:
+    """What the read missed: a write, or one row's change of which nobody can say whose it was. What is in doubt is told
+    apart from what is not, which it must not weaken."""
+    doubted = bool(stale.sight.doubt) and (stale.token is None or not stale.token.sure)
+    writer = stale.writer or _likely(stale)
+    if writer is not None:
+        return doubted, writer.episode, writer.seq, 0, None
+    gap = stale.change.gap if stale.change is not None else stale.verdict.by_snapshot or 0
+    return doubted, "", 0, gap, stale.sight.row
+
+
+def _likely(stale: Stale) -> Op | None:
+    """Of the writes that ran while the row changed the only one that is about it. Others may have side effects."""
+    if stale.change is None:
+        return None
+    about = [op for op in stale.change.possible if op.touches(stale.sight.row, paths=False)]
+    return about[0] if len(about) == 1 and about[0].end < stale.sight.op.fwd else None
 
 
 def _telling(stale: Stale) -> tuple[int, bool, bool, str]:

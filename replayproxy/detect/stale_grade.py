@@ -111,7 +111,8 @@ def assumptions(evidence: Evidence) -> Iterator[str]:
     if sight.pair is not None:
         where = "the row" if sight.column == PRESENCE else f"column {sight.column}"
         times = evidence.agreement.agreed(sight.pair)
-        yield f"what it showed is {where} of {sight.row.table}: agreed at {times} quiet points"
+        seen = f"at {times} quiet points" if times else "in two values or more, while others wrote"
+        yield f"what it showed is {where} of {sight.row.table}: agreed {seen}"
 
 
 def ruled_out(evidence: Evidence) -> Iterator[str]:

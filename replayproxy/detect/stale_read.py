@@ -19,8 +19,9 @@ from replayproxy.detect.history import ALWAYS, Reading, State, Verdict, judge
 from replayproxy.detect.missing import left_out, left_out_of_old_lists
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
+from replayproxy.detect.set_back import set_back
 from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
-from replayproxy.detect.timeline import Timeline, cell
+from replayproxy.detect.timeline import Change, Timeline, cell
 from replayproxy.detect.token_order import Token, TokenOrder
 from replayproxy.detect.tokens import Tokens
 
@@ -34,7 +35,8 @@ class Stale:
 
     `token`: a version token of the row that says the same; `against`: one that says that the row was not out of date.
     `by_token`: nothing but the token says it. Whether a token counts is known at the end of the run. `unexplained`:
-    snapshots show in this column, of some row, a value that no write is known to have set.
+    snapshots show in this column, of some row, a value that no write is known to have set. `change`: where snapshots
+    alone say it, what they show of how the row changed.
     """
 
     sight: Sight
@@ -46,6 +48,7 @@ class Stale:
     against: Token | None = None
     by_token: bool = False
     unexplained: bool = False
+    change: Change | None = None
 
     def credible(self, agreement: Agreement, tokens: Tokens) -> bool:
         """Whether the member is known to be the column, and the token to be one if nothing else says it."""
@@ -78,17 +81,21 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     effects, rows = histories.effects, histories.rows
     result.mapped = sum(as_the_state(timeline, op) for op in reads)
     sights = sights_of(timeline, reads, rows, agreement)
-    for row, sight in [*left_out(timeline, reads, rows, agreement, sights, effects)]:
+    missing = [*left_out(timeline, reads, rows, agreement, sights, effects)]
+    for row, sight in missing:
         sights[row, PRESENCE].append(sight)
+    told = {(row, sight.op.seq) for row, sight in missing}
     unexplained: set[tuple[str, str]] = set()
     for (row, column), seen in sights.items():
         held = histories.steady(row, column)
         if held is not None:
             _count_steady(result, seen, held)
             continue
-        verdicts = judge(histories.of(row, column, seen))
+        history = histories.of(row, column, seen)
+        verdicts = judge(history)
         if any(verdict.unexplained for verdict in verdicts):
             unexplained.add((row.table, column))
+        verdicts = set_back(timeline, row, column, history, verdicts)
         unknown = sum(verdict.state is State.UNKNOWN for verdict in verdicts)
         for verdict in verdicts:
             _count(timeline, result, verdict, unknown)
@@ -97,7 +104,10 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
         seq, gone = one.sight.op.seq, one.sight.op.fwd - one.verdict.delta
         older[seq] = min(gone, older.get(seq, gone))
     for row, sight in left_out_of_old_lists(timeline, reads, rows, agreement, effects, older):
-        (verdict,) = judge(histories.of(row, PRESENCE, [sight]))
+        if (row, sight.op.seq) in told:
+            continue
+        history = histories.of(row, PRESENCE, [sight])
+        (verdict,) = set_back(timeline, row, PRESENCE, history, judge(history))
         _count(timeline, result, verdict, 0)
     result.stale = [
         replace(one, unexplained=(one.sight.row.table, one.sight.column) in unexplained) for one in result.stale
@@ -150,12 +160,13 @@ def _ask_tokens(
                 mate = result.stale[index]
                 against = next((token for token in said if _contradicts(token, mate.sight)), None)
                 result.stale[index] = replace(mate, token=old, against=against or _torn(result, op, one, old))
-            if old is not None and not mates:
-                found = replace(_by_token(timeline, op, one, old), against=_torn(result, op, one, old))
-                if _declared(timeline, found):
-                    result.declared += 1
-                else:
-                    result.stale.append(found)
+            for token in () if mates else said:
+                if token.old:  # each: a member that holds a token may not be known to be that column, and another be
+                    found = replace(_by_token(timeline, op, one, token), against=_torn(result, op, one, token))
+                    if _declared(timeline, found):
+                        result.declared += 1
+                    else:
+                        result.stale.append(found)
 
 
 def _contradicts(token: Token, sight: Sight) -> bool:
@@ -175,21 +186,32 @@ def _by_token(timeline: Timeline, op: Op, one: Shown, token: Token) -> Stale:
     sight = Sight(op=op, row=one.row, column=column, value=token.shown, pointer=token.pointer, pair=pair)
     seen = token.newest
     writer = seen.op if seen.op is not None and seen.op.effect is not Effect.NONE else None
-    if seen.shot is not None:
-        writer = _changed_by(timeline, one.row, seen.shot)
+    change = _change(timeline, sight, seen.shot) if seen.shot is not None else None
+    writer = change.by if change is not None else writer
     verdict = Verdict(
         reading=Reading(fwd=op.fwd, up_end=op.end, value=sight.normal, ref=sight), state=State.STALE,
         delta=op.fwd - token.since, by_snapshot=seen.shot, newer=token.newer,
     )  # fmt: skip
     return Stale(
-        sight=sight, verdict=verdict, writer=writer, current=seen.value, unknown_beside=0, token=token, by_token=True
-    )
+        sight=sight, verdict=verdict, writer=writer, current=seen.value, unknown_beside=0, token=token, by_token=True,
+        change=change,
+    )  # fmt: skip
 
 
-def _changed_by(timeline: Timeline, row: Row, shot: int) -> Op | None:
-    """Who made the row what the snapshot shows, as far as it is known."""
-    earlier = [change for change in timeline.changes if change.row == row and change.gap < shot]
-    return earlier[-1].by if earlier else None
+def _change(timeline: Timeline, sight: Sight, shot: int) -> Change | None:
+    """The last change before the snapshot by which the cell lost the value that was read, if nobody wrote that value
+    later; else the row's last change."""
+    earlier = [change for change in timeline.changes if change.row == sight.row and change.gap < shot]
+    lost = [
+        change for change in earlier
+        if cell(change.before, sight.column) == sight.normal != cell(change.after, sight.column)
+    ]  # fmt: skip
+    at = (sight.row, sight.column)
+    if lost and any(
+        op.end > timeline.line.begun[lost[-1].gap + 1] and op.sets.get(at) == sight.normal for op in timeline.writes.all
+    ):
+        lost = []
+    return next(reversed(lost or earlier), None)
 
 
 # Stale reads
@@ -198,11 +220,14 @@ def _changed_by(timeline: Timeline, row: Row, shot: int) -> Op | None:
 def _stale(timeline: Timeline, verdict: Verdict, unknown: int) -> Stale:
     sight: Sight = verdict.reading.ref
     writer: Op | None = verdict.by.ref if verdict.by else None
+    change = None
     if writer is None and verdict.by_snapshot is not None:
-        writer = _changed_by(timeline, sight.row, verdict.by_snapshot)
+        change = _change(timeline, sight, verdict.by_snapshot)
+        writer = change.by if change is not None else None
     return Stale(
-        sight=sight, verdict=verdict, writer=writer, current=_current(timeline, sight, writer), unknown_beside=unknown
-    )
+        sight=sight, verdict=verdict, writer=writer, current=_current(timeline, sight, writer), unknown_beside=unknown,
+        change=change,
+    )  # fmt: skip
 
 
 def _current(timeline: Timeline, sight: Sight, writer: Op | None) -> Any:

@@ -31,3 +31,15 @@ def test_an_earlier_value_of_the_cell_drops_only_what_agreed_in_one_value() -> N
     assert agreement.dropped(PAIR)
     agreement.agree(PAIR, "'won")
     assert agreement.holds(PAIR)
+
+
+def test_while_others_write_a_pair_holds_once_it_agreed_in_two_values() -> None:
+    agreement = Agreement()
+    agreement.agree_steadily(PAIR, "'lead")
+    agreement.agree_steadily(PAIR, "'lead")
+    assert not agreement.holds(PAIR), "one value may be the same by chance"
+    agreement.agree_steadily(PAIR, "'won")
+    assert agreement.holds(PAIR)
+    assert agreement.agreed(PAIR) == 0
+    agreement.disagree(PAIR, since_write=LATE, earlier=False)
+    assert not agreement.holds(PAIR)

@@ -263,7 +263,37 @@ def test_a_list_that_is_old_in_a_row_and_lacks_one_made_later_is_suspected() -> 
     found = told([listed(10, "D-1", "D-2"), patch(), post, listed(30, "D-1", "D-2")], states)
     assert found == [("stale-read", "RYW", "proven"), ("stale-read", "membership", "suspected")]
     first = told([listed(10, "D-1", "D-2"), post, patch(27), listed(30, "D-1", "D-2")], [states[0], (29.5, both)])
-    assert [sub for _, sub, _ in first] == ["RYW"], "the old copy may be from after the row was made"
+    assert first == found, "it is the very list that was shown before the row was made"
+    between = deals(D_1="open", D_2="lead")
+    unseen = exchange("GET", "/deals", body={"items": [{"id": "D-1", "stage": "open"}, OLD["deals"]["D-2"]]}, at_ms=30)
+    reads = [listed(10, "D-1", "D-2"), patch(16, "open", body={"id": "D-1", "stage": "open"}), post, patch(27), unseen]
+    later = told(reads, [states[0], (22.0, between), (29.5, both)])
+    assert [sub for _, sub, _ in later] == ["RYW"], "the old copy may be from after the row was made"
+
+
+def test_an_empty_list_where_the_same_principal_had_made_a_row_is_suspected() -> None:
+    none = {**OLD, "deals": {}}
+    one = {**OLD, "deals": {"D-3": {"id": "D-3", "stage": "lead"}}}
+    suspected = [("stale-read", "membership", "suspected")]
+    assert told([listed(10), POST, listed(30)], [(0, none), (22, one)]) == suspected
+    assert told([listed(10), POST, listed(20.5)], [(0, none), (40, one)]) == [], "it may have been on its way"
+    assert told([listed(10), POST, listed(30, "D-3")], [(0, none), (22, one)]) == []
+    asked = exchange("GET", "/deals?stage=won", body={"items": []}, at_ms=30)
+    assert told([POST, asked], [(0, none), (22, one)]) == [], "it was asked for others"
+    told_apart = replace(POST, request=replace(POST.request, target=b"/drafts"))
+    assert told([told_apart, listed(30)], [(0, none), (22, one)]) == [], "it was made elsewhere"
+
+
+def test_rows_that_changed_between_the_same_snapshots_are_told_apart() -> None:
+    # Neither answer shows what was set, so that snapshots alone tell of the changes.
+    writes = [
+        exchange("PATCH", f"/deals/{key}", status=204, sent={"stage": "won"}, at_ms=at)
+        for key, at in (("D-1", 20), ("D-2", 22))
+    ]
+    reads = [get(30), get(32, target="/deals/D-2", body={"id": "D-2", "stage": "lead"})]
+    hand = Hand()
+    hand.episode("e", [get(10), *writes, *reads], [(0, OLD), (25, deals(D_1="won", D_2="won"))])
+    assert [[w.address for w in f.exchanges] for f in hand.findings()] == [["r/e#4"], ["r/e#5"]]
 
 
 def test_the_state_may_be_one_document() -> None:
