@@ -6,7 +6,7 @@ BIN := .venv/bin
 SERVERS := kinto radicale mcp openenv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test large check-speed workers-speed bench bench-others quick lint types servers wheel-check docs accuracy clean
+.PHONY: help demo test large check-speed workers-speed soak bench bench-others quick lint types servers wheel-check docs accuracy clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ test: .venv/.dev servers ## every test
 
 large: .venv/.dev ## 300 MiB each way and 10,000 idle connections, with the memory of record and replay measured
 	REPLAYPROXY_LARGE=1 $(BIN)/python -m pytest -n 0 -q -s tests/cases/test_large.py tests/e2e/test_long_talk.py
+
+soak: .venv/.dev ## load, kills, damage and full disks at full size (the suite runs them short)
+	REPLAYPROXY_SOAK=1 $(BIN)/python -m pytest -n 0 -q -s tests/soak
 
 bench: .venv/.dev ## record, replay and diff beside other programs, in turns; writes docs/performance.md (needs wrk, nginx)
 	$(BIN)/python -m tests.bench --page docs

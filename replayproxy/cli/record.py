@@ -57,6 +57,7 @@ CLEAR = "\r\x1b[K"
 @click.option("--judge", metavar="on|off", help="Judge each episode when it ends by the API. Default: on.")
 @click.option("--fail-fast", is_flag=True, help="An episode that is poisoned already gets no further (status 471).")
 @click.option("--probe", is_flag=True, help="Send a read that seems stale again, between two snapshots.")
+@click.option("--when-full", metavar="hold|pass", help="What a store that cannot keep up costs. Default: hold.")
 @click.option("--keep-secrets", is_flag=True, help="Store credentials as they are sent, to re-drive with them.")
 @click.option("--ready-file", metavar="PATH", help="Written once everything accepts.")
 @click.option("--summary", metavar="PATH", help="Written at the end, whatever it is.")

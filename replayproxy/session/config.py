@@ -31,7 +31,7 @@ OPTIONS: dict[str, str] = {
     "control": TEXT, "advertise": LIST, "allow-upstream": LIST, "ready-file": TEXT, "summary": TEXT,
     "log-every": TEXT, "upstream-timeout": TEXT,
     "upstream-connect": TEXT, "upstream-idle": TEXT, "forward": TEXT, "forward-auth": FLAG, "pass": LIST, "json": FLAG,
-    "probe": FLAG, "judge": TEXT, "fail-fast": FLAG,
+    "probe": FLAG, "judge": TEXT, "fail-fast": FLAG, "when-full": TEXT,
     "task": TEXT, "seed": NUMBER, "attempt": NUMBER, "group": TEXT, "reward-file": TEXT,
     "rules": LIST, "pace": TEXT, "order": TEXT, "on-miss": TEXT,
     "repeat": NUMBER, "ablate": TEXT, "save": TEXT, "disposable": LIST,

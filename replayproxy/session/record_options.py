@@ -63,6 +63,7 @@ class RecordOptions:
     verdicts: bool = True
     fail_fast: bool = False
     probe: bool = False
+    when_full: str = "hold"
     keep_secrets: bool = False
     secrets: tuple[SecretRule, ...] = ()
     config: Config = field(default_factory=Config)
@@ -139,6 +140,7 @@ def parse(
         verdicts=verdicts,
         fail_fast=fail_fast,
         probe=bool(config.value("probe", flags.get("probe"), False)),
+        when_full=_choice("when-full", config.value("when-full", flags.get("when_full"), "hold"), ("hold", "pass")),
         keep_secrets=bool(config.value("keep-secrets", flags.get("keep_secrets"), False)),
         secrets=(*config.secrets, *secrets_of(extract_rules(rules))),
         config=config,

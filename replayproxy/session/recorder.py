@@ -76,7 +76,7 @@ class Recorder:
         self.recording = Recording(
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
             now=time.monotonic_ns, wall=time.time_ns, resets=[one.filled(os.environ) for one in options.resets],
-            identities=self._identities(book), probe=options.probe,
+            identities=self._identities(book), probe=options.probe, holds=options.when_full == "hold",
         )  # fmt: skip
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None

@@ -56,10 +56,11 @@ class Recording:
         resets: Sequence[Reset] = (),
         identities: Identities | None = None,
         probe: bool = False,
+        holds: bool = True,
     ) -> None:
         self.writer, self.run, self.book = writer, run, book
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
-        self.now, self.wall = now, wall
+        self.now, self.wall, self._holds = now, wall, holds
         self.tally = Tally(run=run.name)
         self.ledger = Ledger(writer, run, book, self.tally, now=now, wall=wall)
         self.camera = Camera(
@@ -373,7 +374,7 @@ class Recording:
         return self.writer.room()
 
     async def wait_room(self) -> None:
-        while not self.writer.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
+        while self._holds and not self.writer.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
             await asyncio.sleep(FULL_WAIT)
 
 
