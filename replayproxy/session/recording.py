@@ -371,10 +371,10 @@ class Recording:
             self.tally.fault(text)
 
     def room(self) -> bool:
-        return self.writer.room()
+        return self.writer.ample()
 
     async def wait_room(self) -> None:
-        while self._holds and not self.writer.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
+        while self._holds and not self.writer.ample():  # noqa: ASYNC110 - the room comes from another thread, and seldom
             await asyncio.sleep(FULL_WAIT)
 
 

@@ -60,6 +60,10 @@ class Committer:
         """False while the queue is full: a put would wait."""
         return self._cost < QUEUE_BYTES and self.count < QUEUE_ITEMS
 
+    def ample(self) -> bool:
+        """False from half full on: what is under way will still find room if nothing new is let in."""
+        return self._cost * 2 < QUEUE_BYTES and self.count * 2 < QUEUE_ITEMS
+
     def put(self, work: Work) -> None:
         """Waits while the queue is full and being worked off; StoreTrouble when it is full and cannot be."""
         self._env.check_process()

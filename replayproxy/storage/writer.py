@@ -265,6 +265,10 @@ class Writer:
         """How many records are queued and not yet on disk."""
         return self._queue.count
 
+    def ample(self) -> bool:
+        """False while the queue is at least half full: then no more should be begun."""
+        return self._queue.ample()
+
     def flush(self) -> Future[None]:
         """Resolves once everything queued so far is on disk."""
         future: Future[None] = Future()

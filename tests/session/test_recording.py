@@ -270,6 +270,7 @@ async def test_a_full_queue_drops_nothing_silently(kit: Make, monkeypatch: pytes
     await one.open()
     ticket = one.arrive(header="e")
     monkeypatch.setattr(one.writer, "room", lambda: False)
+    monkeypatch.setattr(one.writer, "ample", lambda: False)
     assert not one.recording.room()
     with pytest.raises(RuntimeError, match="queue full") as full:
         one.recording.finished(ticket, made(ticket))

@@ -220,7 +220,7 @@ async def test_a_full_queue_holds_the_traffic_or_costs_the_episode(
     tmp_path: Path, slow_disk: dict[str, str], policy: str
 ) -> None:
     """More than the queue takes (64 MiB) while each sync is slow. Never lost unseen, either way."""
-    environ = {**slow_disk, "SLOW_SYNC_MS": "1500"}
+    environ = {**slow_disk, "SLOW_SYNC_MS": "700"}
     chance = random.Random(7)
     blocks = [chance.randbytes(1 << 20) for _ in range(8)]
     with environment() as port:
