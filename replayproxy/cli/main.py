@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from replayproxy.errors import Exit, Problem
+from replayproxy.cli import shield
+from replayproxy.errors import Exit, Problem, StoreTrouble
 
 COMMANDS = {
     # name: (module, one line for --help). The command object in the module is called `command`.
@@ -86,6 +87,7 @@ def main(argv: list[str] | None = None) -> None:
     """The entry point. Never returns."""
     arguments = sys.argv[1:] if argv is None else argv
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    shield.install(lambda path, name: _damaged(path, name, as_json))
     sys.exit(run(arguments, as_json))
 
 
@@ -113,6 +115,13 @@ def run(arguments: list[str], as_json: bool = False) -> int:
             f"{type(fault).__name__}: {fault}; this is a fault of replayproxy, report {_report(fault)}",
             "internal error", Exit.OURS, as_json,
         )  # fmt: skip
+
+
+def _damaged(path: object, name: str, as_json: bool) -> int:
+    return _tell(
+        f"{path} is damaged: reading it ended in {name}", StoreTrouble.title, StoreTrouble.exit, as_json,
+        hint="replayproxy fsck",
+    )  # fmt: skip
 
 
 def interrupted(as_json: bool) -> int:

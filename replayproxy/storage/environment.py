@@ -223,6 +223,11 @@ def acquire(directory: Path, *, create: bool) -> Environment:
         return opened
 
 
+def open_paths() -> list[Path]:
+    """The stores that this process has open."""
+    return [environment.path for environment in _open.values()]
+
+
 def release(environment: Environment) -> None:
     with _guard:
         environment.users -= 1

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.soak.damage import KINDS, trials
+
+
+def test_no_damage_serves_what_was_not_recorded_or_loses_it_in_silence(tmp_path: Path) -> None:
+    """Two of each kind; `make soak` has 500."""
+    assert trials(tmp_path, range(2 * len(KINDS))) == []
