@@ -51,6 +51,8 @@ CLEAR = "\r\x1b[K"
 @click.option("--upstream-connect", metavar="TIME", help="How long connecting may take. Default: 30s; 0s: no limit.")
 @click.option("--upstream-timeout", metavar="TIME", help="How long until an answer has to begin. Default: no limit.")
 @click.option("--upstream-idle", metavar="TIME", help="How long an answer may pause in its midst. Default: no limit.")
+@click.option("--chaos", multiple=True, metavar="RULE", help="Inject faults, see docs/chaos.md; repeatable.")
+@click.option("--chaos-seed", type=int, metavar="N", help="Which of the requests --chaos picks. Default: 0.")
 @click.option("--forward", metavar="[HOST:]PORT", help="Also an HTTP(S) forward proxy. Port 0: a free one.")
 @click.option("--forward-auth", is_flag=True, help="Who sends no proxy credentials gets a 407 (Chromium wants one).")
 @click.option("--pass", "pass_", multiple=True, metavar="HOST", help="Forwarded unrecorded: HOST, *.HOST or HOST:PORT.")

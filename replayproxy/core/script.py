@@ -173,7 +173,9 @@ def why_not_served(exchange: Exchange) -> str:
         return ""
     if exchange.response is not None and exchange.response.status == 101:
         return "upgraded to another protocol"
-    if exchange.outcome in (Outcome.LOCAL, Outcome.HALF_SENT, Outcome.LOST):
+    if exchange.outcome in (Outcome.HALF_SENT, Outcome.LOST):
+        return exchange.outcome.value
+    if exchange.outcome is Outcome.LOCAL and not exchange.injected:
         return exchange.outcome.value
     if exchange.request.body is None:
         return "request body not kept"

@@ -22,6 +22,10 @@ UNATTRIBUTED = "unattributed"
 """The visible bucket of traffic that no carrier gave an episode. Reserved as a name; never replayed."""
 
 
+INJECTED = "injected:"
+"""How a note of an exchange begins that says which fault the proxy put in (`core.chaos`)."""
+
+
 class Outcome(StrEnum):
     """How an exchange ended, seen from the proxy. Only ANSWERED is a whole answer of the environment."""
 
@@ -185,6 +189,11 @@ class Exchange:
     notes: tuple[str, ...] = ()
     is_reset: bool = False
     is_probe: bool = False
+
+    @property
+    def injected(self) -> str:
+        """The fault that the proxy put in (`--chaos`), "" where it put in none: `reset`, `status 503`, .."""
+        return next((note.removeprefix(INJECTED) for note in self.notes if note.startswith(INJECTED)), "")
 
     @property
     def is_the_environments(self) -> bool:

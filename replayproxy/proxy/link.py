@@ -144,7 +144,10 @@ class Link:
             self._channel.say(Word.TICKET, number, None)  # the traffic goes on
             return
         entry = self._entries[number] = Entry(ticket=ticket, at=at, head=(method, target, fields))
-        answer = ticket.order, ticket.env, ticket.upstream, ticket.reads, ticket.note, ticket.stopped, watched, noted
+        answer = (
+            ticket.order, ticket.env, ticket.upstream, ticket.reads, ticket.note, ticket.stopped, watched, noted,
+            tuple(ticket.fault) if ticket.fault else None,
+        )  # fmt: skip
         self._channel.say(Word.TICKET, number, answer)
         if not watched and any(b"event-stream" in value for _, value in fields):
             self._later(self._desk.before_forward(ticket, _head(ticket, *entry.head)), entry, "before_forward")

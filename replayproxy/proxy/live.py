@@ -63,6 +63,7 @@ class Live:
         self.ended = ticket is None  # nothing is recorded from here on
         self.over = False  # nothing passes from here on
         self.when_over: Callable[[Live], None] | None = None
+        self.truncate_at: int | None = None  # bytes of the answer's body that the agent gets (`--chaos`)
         self.local: str | None = None  # why the proxy answers itself
         self.streamed = self.request_whole = self.answer_whole = False
         self.heard = 0  # when the environment last sent something of its answer
@@ -176,6 +177,13 @@ class Live:
         """Nothing more comes from the environment, though more was due."""
         if self.up_end is None:
             self.up_end = self.clock.now()
+
+    @guarded("answer's body")
+    def truncated(self) -> None:
+        """The agent got a part of the whole answer."""
+        assert self.ticket is not None
+        assert self.ticket.fault is not None
+        self.notes.append(self.ticket.fault.note)
 
     @guarded("answer's trailers")
     def answer_trailers(self, trailers: Fields) -> None:

@@ -23,6 +23,7 @@ from replayproxy.proxy import head as heads
 from replayproxy.proxy import problems
 from replayproxy.proxy.buffering import is_long, is_open_ended, may_buffer
 from replayproxy.proxy.connections import Connections
+from replayproxy.proxy.faults import delayed, ends_here, puts_in
 from replayproxy.proxy.install import install
 from replayproxy.proxy.live import Clock, Live
 from replayproxy.proxy.routes import Route, Upstream, parse_upstream
@@ -108,10 +109,11 @@ class RecordAddon:
             live.notes.append("h2c-offer-removed")
         if flow.error:
             return  # mitmproxy refuses the request by itself
-        if self._answers_itself(flow, live, ticket, upstream, route):
+        if self._answers_itself(flow, live, ticket, upstream, route) or puts_in(flow, live):
             return
         if is_long(data.headers.fields) or (flow.request.is_http2 and is_open_ended(data.method, data.headers.fields)):
             flow.request.stream = live.request_tee
+            await delayed(live)
             await self._before_forward(live, live.head)
 
     async def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
@@ -227,6 +229,10 @@ class RecordAddon:
         if _loses_trailers(flow):
             live.notes.append("request-trailers-not-carried")
         if not streamed and live.local is None:
+            await delayed(live)
+        if ends_here(flow, live):
+            return
+        if not streamed and live.local is None:
             await self._before_forward(live, live.request())
 
     # The answer
@@ -266,6 +272,8 @@ class RecordAddon:
             else:
                 live.answer_block(response.raw_content)
         live.answer_trailers(response.trailers.fields if response.trailers else ())
+        if live.local is not None:
+            return  # an answer that was put in
         # An answer that is here before its request has ended is not held: the request's body is still being kept.
         if live.request_whole and not live.streamed and not live.ended and response.status_code != 101:
             await self._hold(live)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from replayproxy.core.chaos import Fault
 from replayproxy.core.identity import Attribution, Claims
 from replayproxy.core.values import MAIN_LANE, Body, Chunk, Exchange, Fields, Log, Message, Outcome, Request
 from replayproxy.proxy import frames, parcels
@@ -90,11 +91,12 @@ class RemoteScribe:
         if said is None:
             arriving.set_result(None)
             return
-        order, env, upstream, reads, note, stopped, watched, noted = said
+        order, env, upstream, reads, note, stopped, watched, noted, fault = said
         arriving.set_result(
             FarTicket(
                 order=order, attribution=_NOBODY, env=env, upstream=upstream, reads=reads, note=note, stopped=stopped,
                 number=number, watched=watched, noted=noted, gone=self._forget,
+                fault=Fault(*fault) if fault else None,
             )
         )  # fmt: skip
 

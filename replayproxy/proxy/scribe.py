@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from replayproxy.core.chaos import Fault
 from replayproxy.core.identity import Attribution, Claims
 from replayproxy.core.values import Body, Exchange, Fields, Log, Message, Request
 
@@ -56,7 +57,8 @@ class Ticket:
     `order` is the arrival key (ns, worker). `upstream` is the URL of the environment for this request (only scheme,
     host and port are looked at); None: the proxy answers 502 itself with `note` as the reason, outcome LOCAL. Where
     the proxy is a user's own mitmproxy, `upstream` is not looked at. `reads` are the requests declared to be reads.
-    `stopped`: why nothing more of this episode goes to an environment; "" it does.
+    `stopped`: why nothing more of this episode goes to an environment; "" it does. `fault`: what the proxy is to do to
+    this request (`--chaos`).
     """
 
     order: tuple[int, int]
@@ -68,6 +70,7 @@ class Ticket:
     is_probe: bool = False
     note: str = ""
     stopped: str = ""
+    fault: Fault | None = None
 
 
 class Scribe(Protocol):

@@ -54,6 +54,9 @@ def reach_stream(layer: HttpLayer, event: events.Event) -> CommandGenerator[None
 class RecordedStream(HttpStream):
     """See the module. Without a `Live` on its flow it only passes on what stock would lose."""
 
+    _passed = 0
+    _withheld = False
+
     @property
     def live(self) -> Live | None:
         return live_of(getattr(self, "flow", None))
@@ -63,8 +66,38 @@ class RecordedStream(HttpStream):
             yield from self._pass_interim(event)
         elif isinstance(event, AnswerOverdue):
             yield from self._give_up(event)
+        elif (live := self.live) is not None and live.truncate_at is not None:
+            yield from self._truncated(live, super()._handle_event(event))
         else:
             yield from super()._handle_event(event)
+
+    def _truncated(self, live: Live, given: CommandGenerator[None]) -> CommandGenerator[None]:
+        """The same, but of the answer's body the agent gets its beginning, and then the end of the connection."""
+        reply = None
+        while True:
+            try:
+                command = given.send(reply)
+            except StopIteration:
+                return
+            reply = None
+            if not isinstance(command, SendHttp) or command.connection is not self.context.client:
+                reply = yield command
+                continue
+            event = command.event
+            if isinstance(event, _events.ResponseData):
+                left = max((live.truncate_at or 0) - self._passed, 0)
+                self._withheld = self._withheld or len(event.data) > left
+                event = _events.ResponseData(event.stream_id, event.data[:left])
+                self._passed += len(event.data)
+                if event.data:
+                    yield SendHttp(event, command.connection)
+            elif self._withheld and isinstance(event, _events.ResponseTrailers):
+                pass
+            elif self._withheld and isinstance(event, _events.ResponseEndOfMessage):
+                live.truncated()
+                yield SendHttp(EnvironmentFault(event.stream_id, "truncated", Outcome.CUT), command.connection)
+            else:
+                yield command
 
     def _pass_interim(self, event: ResponseInformational) -> CommandGenerator[None]:
         if self.server_state != self.state_wait_for_response_headers:
@@ -143,6 +176,9 @@ class RecordedStream(HttpStream):
             for event in waiting:  # what the agent sent before it left, while we were busy with something else
                 if isinstance(event, _events.RequestData):
                     live.request_block(event.data)
+            if live.local is not None:
+                live.handed_over()
+                live.end(Outcome.LOCAL, error=live.local)
             self._agent_failed(live, next((e for e in waiting if isinstance(e, _events.RequestProtocolError)), None))
         return killed
 

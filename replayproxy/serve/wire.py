@@ -6,6 +6,7 @@
 | HEAD, 204, 304 | the fields as they were (also Content-Length), no body |
 | cut by the environment after n bytes of body | the same n bytes, then the close |
 | cut before any answer | the close |
+| a fault that `--chaos` put in | the same again; a reset as a close |
 | refused, not HTTP, timed out (no answer) | the proxy's own 502, 502, 504, as while recording |
 | the agent left, or the stream was open at the end | what had reached the agent, then nothing until it leaves |
 
@@ -15,10 +16,12 @@ HTTP/1.1, in chunks where it told no length; the front makes HTTP/2 of it again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from http.client import responses
 from typing import NamedTuple
 
+from replayproxy.core.chaos import truncated_at
 from replayproxy.core.script import is_bodyless
 from replayproxy.core.values import Body, Exchange, Fields, Outcome, Response
 
@@ -97,7 +100,7 @@ def plan(exchange: Exchange, fields: Fields, aside: bytes = b"") -> Plan:
     if response is None:
         if outcome in HELD:
             return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.HOLD, whole=False)
-        if outcome is Outcome.CUT:
+        if outcome is Outcome.CUT or (outcome is Outcome.LOCAL and exchange.injected):
             return Plan(head=b"", body=None, framing=Framing.NONE, ending=Ending.CLOSE, whole=False)
         raise ValueError(f"exchange {exchange.seq} has no answer, and its outcome is {outcome}")
     framed = _framed(exchange.request.method, response)
@@ -108,10 +111,12 @@ def plan(exchange: Exchange, fields: Fields, aside: bytes = b"") -> Plan:
         fields = (*fields, (b"Transfer-Encoding", b"chunked"))
     if outcome in HELD:
         return _held(response, fields, framed)
-    broken = outcome in _BROKEN
+    kept = truncated_at(exchange.notes)
+    broken = outcome in _BROKEN or kept is not None
+    body = response.body if kept is None or response.body is None else _beginning(response.body, kept)
     return Plan(
         head=head_of(response, fields),
-        body=None if framed.framing is Framing.NONE else response.body,
+        body=None if framed.framing is Framing.NONE else body,
         framing=framed.framing,
         ending=Ending.CLOSE if broken or framed.closes or not framed.fits else Ending.KEEP,
         whole=not broken,
@@ -134,6 +139,17 @@ def _held(response: Response, fields: Fields, framed: _Framed) -> Plan:
         head=head_of(response, fields), body=_without_end(body, framed), framing=framed.framing,
         ending=Ending.HOLD, whole=False,
     )  # fmt: skip
+
+
+def _beginning(body: Body, size: int) -> Body:
+    """Its first bytes, in the pieces in which they passed."""
+    chunks, left = [], size
+    for chunk in body.chunks:
+        if left > 0:
+            chunks.append(replace(chunk, size=min(chunk.size, left)))
+            left -= chunk.size
+    kept = None if body.inline is None else body.inline[:size]
+    return replace(body, size=min(size, body.size), inline=kept, chunks=tuple(chunks))
 
 
 def _without_end(body: Body | None, framed: _Framed) -> Body | None:

@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from replayproxy.core.chaos import unblamed
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import UNATTRIBUTED, Episode, Run, Trace
 from replayproxy.detect.finding import Grade, Kind
@@ -143,7 +144,7 @@ def _source(stores: Stores, reader: Reader, run: Run, progress: Progress | None)
         seen.add(episode.name)
         if progress is not None:
             progress(len(seen), len(episodes))
-        return reader.trace(run, episode)
+        return unblamed(reader.trace(run, episode))
 
     def load(address: bytes) -> bytes:
         try:
@@ -163,7 +164,7 @@ def _source(stores: Stores, reader: Reader, run: Run, progress: Progress | None)
 
 def _bucket(reader: Reader, run: Run) -> Trace | None:
     try:
-        return reader.trace(run, reader.episode(run, UNATTRIBUTED))
+        return unblamed(reader.trace(run, reader.episode(run, UNATTRIBUTED)))
     except UnknownAddress:
         return None
 

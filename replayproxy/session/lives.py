@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -58,6 +59,8 @@ class Live:
     snapshots: int = 0
     exchanges: int = 0
     ended_at: int | None = None
+    places: Counter[str] = field(default_factory=Counter)
+    """How many requests of each lane there were."""
     stopped: str = ""
     """Why nothing more of it goes to an environment (`--fail-fast`)."""
     ending: asyncio.Future[Any] | None = None
@@ -71,6 +74,7 @@ class Live:
             if other.lane == lane:
                 other.crossed = flight.crossed = True
         self.flights[order] = flight
+        self.places[lane] += 1
         self.last_active = at
         self.settled.clear()
 

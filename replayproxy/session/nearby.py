@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from replayproxy.core.chaos import unblamed
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Exchange, Run, Trace
 from replayproxy.detect.finding import CONVINCING, Finding, Grade, Kind
@@ -88,7 +89,7 @@ class Nearby:
         """
         run = self._reader.run(self._name)
         episode = self._reader.episode(run, name)
-        target = _so_far(self._reader.trace(run, episode), as_of) if as_of is not None else self._trace(run, episode)
+        target = _so_far(self._read(run, episode), as_of) if as_of is not None else self._trace(run, episode)
         open_now = [self._reader.episode(run, other) for other in open_names if other != name]
         beside, crowded = self._beside(run, target.episode, open_now)
         chosen = {one.name: one for one in (*beside, *self._earlier(run, target.episode))}
@@ -125,10 +126,13 @@ class Nearby:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    def _read(self, run: Run, episode: Episode) -> Trace:
+        return unblamed(self._reader.trace(run, episode))
+
     def _trace(self, run: Run, episode: Episode) -> Trace:
         if episode.state is not EpisodeState.SEALED:
-            return self._reader.trace(run, episode)
-        trace = self._traces.pop(episode.name, None) or self._reader.trace(run, episode)
+            return self._read(run, episode)
+        trace = self._traces.pop(episode.name, None) or self._read(run, episode)
         self._traces[episode.name] = trace
         while len(self._traces) > TRACES:
             self._traces.popitem(last=False)
@@ -136,7 +140,7 @@ class Nearby:
 
     def _bucket(self, run: Run) -> tuple[Trace | None, bool]:
         try:
-            bucket = self._reader.trace(run, self._reader.episode(run, UNATTRIBUTED))
+            bucket = self._read(run, self._reader.episode(run, UNATTRIBUTED))
         except UnknownAddress:
             return None, False
         hidden = len(bucket.exchanges) > BUCKET

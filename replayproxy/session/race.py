@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from replayproxy.core.bindings import drawn_from
+from replayproxy.core.chaos import unblamed
 from replayproxy.core.names import archive_splits
 from replayproxy.core.schedule import why_not_sent
 from replayproxy.core.values import UNATTRIBUTED, RowChange, Snapshot, Trace
@@ -138,7 +139,7 @@ def _trace(reader: Reader, address: str) -> Trace:
         episode = episodes[0]
     if episode.name == UNATTRIBUTED:
         raise WrongUsage(f"{address}: traffic that belongs to no episode is never sent again", hint="RUN/EPISODE")
-    return reader.trace(resolved.run, episode)
+    return unblamed(reader.trace(resolved.run, episode))
 
 
 # -- predicting --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.chaos import Chaos, parse_chaos
 from replayproxy.core.extractrule import extract_rules, secrets_of
 from replayproxy.core.hostlist import HostList
 from replayproxy.core.limits import CONNECT_SECONDS, Limits
@@ -59,6 +60,7 @@ class RecordOptions:
     ready_file: Path | None = None
     log_every: float = 60.0
     limits: Limits = field(default_factory=Limits)
+    chaos: Chaos | None = None
     token: str | None = None
     verdicts: bool = True
     fail_fast: bool = False
@@ -136,6 +138,7 @@ def parse(
         ready_file=ready_file,
         log_every=wiring.seconds(str(config.value("log-every", flags["log_every"], "60s")), "--log-every"),
         limits=_limits(flags, config),
+        chaos=_chaos(flags, config),
         token=_token(control_host, environ, pick["token"], ready=ready_file is not None, has_command=has_command),
         verdicts=verdicts,
         fail_fast=fail_fast,
@@ -188,6 +191,14 @@ def _limits(flags: Mapping[str, Any], config: Config) -> Limits:
         connect=limit("upstream-connect", CONNECT_SECONDS), answer=limit("upstream-timeout", 0.0),
         idle=limit("upstream-idle", 0.0),
     )  # fmt: skip
+
+
+def _chaos(flags: Mapping[str, Any], config: Config) -> Chaos | None:
+    seed = config.value("chaos-seed", flags.get("chaos_seed"))
+    chaos = parse_chaos(config.values("chaos", flags.get("chaos") or ()), 0 if seed is None else seed)
+    if seed is not None and chaos is None:
+        raise WrongUsage(f"--chaos-seed {seed} is for --chaos", hint='--chaos "status 503 20%"')
+    return chaos
 
 
 def _choice(option: str, value: Any, allowed: Sequence[Any]) -> Any:

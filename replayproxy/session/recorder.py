@@ -77,6 +77,7 @@ class Recorder:
             writer=writer, run=self.run, envs=options.envs, book=book, capture=self.capture, plan=options.plan,
             now=time.monotonic_ns, wall=time.time_ns, resets=[one.filled(os.environ) for one in options.resets],
             identities=self._identities(book), probe=options.probe, holds=options.when_full == "hold",
+            chaos=options.chaos,
         )  # fmt: skip
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None
@@ -132,6 +133,8 @@ class Recorder:
             config["file"] = str(options.config.path)
         if options.config.path is not None or options.rules:
             config["rule"] = kept(options.rules, date.today())  # noqa: DTZ011
+        if options.chaos is not None:
+            config["chaos"] = {"rules": [rule.fault.rule for rule in options.chaos.rules], "seed": options.chaos.seed}
         return Run(
             key=0, name=options.run, opened_wall=time.time_ns(), envs=self._wiring({}),
             snapshots={one.name: one.spec for one in options.snapshots}, snapshot_when=options.plan.when,
@@ -241,6 +244,8 @@ class Recorder:
         say(f"  control API  {self.control}{'  (token demanded)' if options.token else ''}")
         if options.config.path is not None:
             say(f"  config  {options.config.path}")
+        if options.chaos is not None:
+            say(f"  FAULTS ARE INJECTED  --chaos, {len(options.chaos.rules)} of them, seed {options.chaos.seed}")
         for line in secrecy.told(self._writer.redactor):
             say(f"  {line}")
 

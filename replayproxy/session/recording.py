@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from replayproxy.core.chaos import Chaos
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import Event, Exchange, Fields, Request, Response, Run
@@ -57,6 +58,7 @@ class Recording:
         identities: Identities | None = None,
         probe: bool = False,
         holds: bool = True,
+        chaos: Chaos | None = None,
     ) -> None:
         self.writer, self.run, self.book = writer, run, book
         self.envs: Mapping[str, EnvSpec] = {env.name: env for env in envs}
@@ -66,6 +68,7 @@ class Recording:
         self.camera = Camera(
             capture, plan=plan, keep=self.ledger.keep_snapshot, others=self.ledger.open_and_lately, now=now, wall=wall
         )
+        self._chaos = chaos
         self.prober = Prober(run, self._tools()) if probe else None
         self._resets = Resets(resets)
         self.matters = Matters(identities, self._begun, self.tally)
@@ -113,11 +116,22 @@ class Recording:
             return self._ticket(order, attribution, env, is_reset=True)
         if not self.matters.wanted(claims):
             attribution = self._begun(order, self.book.attribute(claims, at=at, wall=self.wall()), at)
-            return self._ticket(order, attribution, env)
+            return self._with_fault(self._ticket(order, attribution, env), method, target)
         matter = self.matters.arrived(
             order, claims, env=env, method=method, target=target, fields=fields, at=at, wall=self.wall()
         )
-        return self._ticket(order, matter.attribution or UNNAMED, env, is_probe=matter.found.says("probe"))
+        ticket = self._ticket(order, matter.attribution or UNNAMED, env, is_probe=matter.found.says("probe"))
+        return ticket if ticket.is_probe else self._with_fault(ticket, method, target)
+
+    def _with_fault(self, ticket: Ticket, method: bytes, target: bytes) -> Ticket:
+        """What `--chaos` has for this request. It has nothing for one whose episode its head does not tell."""
+        episode, lane = ticket.attribution.episode, ticket.attribution.lane
+        live = self.ledger.lives.get(episode.name) if self._chaos is not None and episode is not None else None
+        if self._chaos is None or live is None or ticket.stopped:
+            return ticket
+        name, place = live.episode.name, live.places[lane]
+        fault = self._chaos.fault(episode=name, lane=lane, place=place, method=method, target=target)
+        return replace(ticket, fault=fault) if fault else ticket
 
     def _begun(self, order: tuple[int, int], attribution: Attribution, at: int) -> Attribution:
         """From now on the exchange is under way in its episode."""

@@ -95,6 +95,7 @@ class Tally:
     tls_refused: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     stopped: list[str] = field(default_factory=list)
+    injected: Counter[str] = field(default_factory=Counter)
     figures: Figures = field(default_factory=Figures)
 
     def judged(self, verdict: Mapping[str, Any]) -> None:
@@ -105,7 +106,9 @@ class Tally:
     def exchange(self, exchange: Exchange, *, attributed: bool) -> None:
         env = self.envs.setdefault(exchange.env, EnvTally())
         env.exchanges += 1
-        env.errors += exchange.response is not None and exchange.response.status >= 500
+        env.errors += exchange.is_the_environments and exchange.response is not None and exchange.response.status >= 500
+        if exchange.injected:
+            self.injected[exchange.injected.split()[0]] += 1
         env.failed[exchange.outcome] += exchange.outcome in FAILURES
         self.lost += exchange.outcome is Outcome.LOST
         if exchange.is_the_environments:
@@ -224,13 +227,17 @@ class Tally:
             "faults": list(self.faults),
             "verdicts": dict(self.verdicts),
             "stopped": list(self.stopped),
+            "injected": dict(self.injected),
         }
 
 
 def added_ns(exchange: Exchange) -> int | None:
     """What the proxy itself added to a whole exchange; a hold for a snapshot was asked for and is not counted. Of a
-    request that was passed on while it still came nothing but its answer's way counts."""
+    request that was passed on while it still came nothing but its answer's way counts. None: not known, or a fault was
+    injected."""
     times = exchange.times
+    if exchange.injected:
+        return None
     if times.c_in is None or times.fwd is None or times.up_end is None or times.c_out is None:
         return None
     return max(max(times.fwd - times.c_in, 0) + (times.c_out - times.up_end) - exchange.held_ns, 0)

@@ -29,6 +29,7 @@ def lines(
         *_stray_lines(tally),
         *_rule_lines(tally),
         *_fault_lines(tally),
+        *_injected_lines(tally),
         *[f"NOT ANSWERED  {why}" for why in tally.why_not_whole() if why.startswith("no exchange was answered")],
         f"store {store}  {size_text(size)}        next: {next_command(tally, store, upstreams)}",
     ]
@@ -48,6 +49,13 @@ def _env_lines(tally: Tally, given: Mapping[str, str], instances: Mapping[str, i
         counts = f"{env.exchanges:>8,} exchanges   5xx {env.errors}   {failed}{added}"
         out.append(f"  {name:<{width}}   {where:<28} {counts}")
     return out
+
+
+def _injected_lines(tally: Tally) -> list[str]:
+    if not tally.injected:
+        return []
+    told = ", ".join(f"{kind} {n:,}" for kind, n in sorted(tally.injected.items()))
+    return [f"  injected by --chaos   {count(tally.injected.total(), 'fault')}: {told}"]
 
 
 def _verdict_lines(tally: Tally) -> list[str]:

@@ -85,3 +85,23 @@ def test_our_own_answers_say_whose_they_are_and_fit_a_head_request() -> None:
     whole = problem(470, "No", b"{}", (b"Replay-Miss", b"1"), head_only=False)
     assert whole.endswith(b"Replay-Miss: 1\r\nContent-Length: 2\r\n\r\n{}")
     assert problem(470, "No", b"{}", (b"Replay-Miss", b"1"), head_only=True) == whole[:-2]
+
+
+def injected(one: Exchange, note: str) -> Exchange:
+    return replace(one, notes=(f"injected:{note} (--chaos 'x')",))
+
+
+def test_an_injected_status_is_given_as_it_was_and_an_injected_reset_as_a_close() -> None:
+    status = injected(exchange(status=503, body=b"no", headers={"Content-Length": "2"}), "status 503")
+    made = planned(replace(status, outcome=Outcome.LOCAL))
+    assert (made.head[:12], made.whole, made.ending) == (b"HTTP/1.1 503", True, Ending.KEEP)
+    reset = planned(replace(injected(exchange(), "reset"), response=None, outcome=Outcome.LOCAL))
+    assert (reset.head, reset.ending) == (b"", Ending.CLOSE)
+
+
+def test_a_truncated_answer_is_given_as_far_as_the_agent_got_it() -> None:
+    one = injected(exchange(body=b"0123456789", headers={"Content-Length": "10"}), "truncate 4")
+    made = planned(one)
+    assert made.body is not None
+    assert (made.body.inline, made.body.size, made.whole, made.ending) == (b"0123", 4, False, Ending.CLOSE)
+    assert b"Content-Length: 10\r\n" in made.head
