@@ -1,6 +1,6 @@
 """Measures, and writes docs/performance.md.    python -m tests.bench [GROUP ..] [--rounds N] [--seconds S] [--page DIR]
 
-Groups: record, snapshots, replay, opening, memory, diff, starting. Without any: all of them. `--large`: the sizes that
+Groups: see GROUPS. Without any: all of them. `--large`: the sizes that
 take long to make (a million exchanges). Rows are printed as they are measured, one JSON document a line.
 """
 
@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench import growth, recording_speed, replay_speed
+from tests.bench import growth, recording_speed, replay_speed, workers
 from tests.bench.machine import describe
 from tests.bench.page import ROWS, write
 from tests.bench.rounds import Row
 from tests.bench.upstream import upstream
 
-GROUPS = ("record", "snapshots", "replay", "opening", "memory", "diff", "starting")
+GROUPS = ("record", "snapshots", "replay", "opening", "memory", "diff", "check", "size", "workers", "starting")
 
 
 def measure(group: str, folder: Path, *, rounds: int, seconds: float, large: bool) -> Iterator[Row]:
@@ -40,8 +40,24 @@ def measure(group: str, folder: Path, *, rounds: int, seconds: float, large: boo
             )  # fmt: skip
     elif group == "diff":
         yield from growth.diffing(folder, (10_000, 100_000), max(1, rounds // 2))
+    elif group == "check":
+        yield from growth.checking(folder, (1000, 2000) if large else (100, 200))
+    elif group == "size":
+        yield from growth.storing(folder / "size", 20_000)
+    elif group == "workers":
+        yield from two_workers(folder, rounds)
     else:
         yield from growth.starting(rounds)
+
+
+def two_workers(folder: Path, rounds: int) -> Iterator[Row]:
+    """One and two proxy processes, in turns."""
+    for number in range(1, rounds + 1):
+        for count in (1, 2):
+            home = folder / f"workers-{number}-{count}"
+            home.mkdir()
+            run = workers.once(home, count, connections=32, seconds=6.0, more=[])
+            yield {"group": "workers", "name": str(count), "round": number, "rate": round(run.rate, 1)}
 
 
 def main() -> None:

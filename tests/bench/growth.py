@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.bench import contenders
+from replayproxy.storage import open_store
+from tests.bench import check_speed, contenders, store_size
 from tests.bench.contenders import BIN
 from tests.bench.load import in_order, wrk
 from tests.bench.machine import PROXY_CORE, pinned, private_mib
@@ -88,6 +89,36 @@ def diffing(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
                 **told,
                 "pairs_per_s": round(size / told["seconds"]),
             }
+
+
+def checking(folder: Path, episodes: Sequence[int]) -> Iterator[Row]:
+    """`check` over recordings of so many episodes, a hundred exchanges each (see check_speed)."""
+    for count in episodes:
+        store = folder / f"check-{count}" / "store"
+        store.parent.mkdir(parents=True)
+        exchanges = check_speed.record(store, count)
+        told = check_speed.measure(store)
+        yield {
+            "group": "check", "name": f"{exchanges:,}", "round": 1, "seconds": told["seconds"], "cpu_s": told["cpu"],
+            "peak_mib": told["peak_mb"], "findings": told["findings"],
+        }  # fmt: skip
+
+
+def storing(folder: Path, exchanges: int) -> Iterator[Row]:
+    """Bytes an exchange takes in the store and in mitmproxy's flow file: the same small JSON traffic."""
+    flows = store_size.flow_file(exchanges, seed=7)
+    folder.mkdir(exist_ok=True)
+    with open_store(folder / "store", create=True) as store:
+        store_size.record(store, exchanges, 1, 7)
+        _, pages = store_size.used(store)
+    for name, taken in (("flow file", flows), ("store", pages)):
+        yield {
+            "group": "size",
+            "name": name,
+            "round": 1,
+            "exchanges": exchanges,
+            "bytes_each": round(taken / exchanges, 1),
+        }
 
 
 def starting(rounds: int) -> Iterator[Row]:

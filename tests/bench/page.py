@@ -88,9 +88,14 @@ TARGETS = (
     Target("replay over talkback", _medians(REPLAY, R, "talkback", "rate"), least=1),
     Target("memory of replay, largest recording over smallest", _grows("memory", "replay", "private_mib"), most=1.3),
     Target("memory of record, largest recording over smallest", _grows("memory", "record", "private_mib"), most=1.3),
+    Target("store size over the flow file", _medians("size", "store", "flow file", "bytes_each"), most=1 / 8),
+    Target("two workers over one", _rates("workers", "2", "1"), least=1.6),
     Target("diff of two runs: pairs a second", _largest("diff", "", "pairs_per_s"), least=10_000),
     Target("diff: time for ten times the work", _grows("diff", "", "seconds"), most=12),
     Target("diff: most memory", _largest("diff", "", "peak_mib"), most=400, unit=" MiB"),
+    Target("`check` of the largest recording", _largest("check", "", "seconds"), most=60, unit=" s"),
+    Target("`check`: CPU for twice the work", _grows("check", "", "cpu_s"), most=2.3),
+    Target("`check`: most memory", _largest("check", "", "peak_mib"), most=500, unit=" MiB"),
     Target("`ls` of the largest store", _largest("opening", "ls", "seconds"), most=0.3, unit=" s"),
     Target("`show` of one exchange of the largest store", _largest("opening", "show", "seconds"), most=0.3, unit=" s"),
     Target("`replayproxy --help`", lambda rows: median(rows, "starting", "--help", "seconds"), most=0.25, unit=" s"),
@@ -155,12 +160,12 @@ def _line(target: Target, figure: Ratio | float | None) -> str:
 
 
 def _told(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 _COLUMNS = (
     "rate", "cpu_s_per_1000", "p50_ms", "p99_ms", "errors", "not_2xx", "seconds", "cpu_s", "peak_mib", "private_mib",
-    "pairs_per_s", "ms_per_episode",
+    "pairs_per_s", "ms_per_episode", "bytes_each",
 )  # fmt: skip
 
 
