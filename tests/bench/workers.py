@@ -6,8 +6,8 @@
 
 The environment is nginx where it is installed, else asyncio in a process of its own; the load is wrk where it is
 installed, else asyncio too. Both share the machine with the recorder, so a ratio is bounded by the processors that are
-left: what each part used is printed beside it. `ceiling` is what the ratio could be at most on this machine if no
-worker cost anything beyond what one does: processors times the requests per second of processor time of everything.
+left: what each part used is printed beside it. `by processor time` is arithmetic from that, for a machine with nothing
+else to do: as many requests as the processors have time for, no process of Python using more than one of them.
 """
 
 from __future__ import annotations
@@ -185,6 +185,11 @@ def cpu(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / TICK
 
 
+def own() -> float:
+    """Seconds of processor time of this process and of those that it has waited for: of the load."""
+    return sum(os.times()[:4])
+
+
 def rest() -> float:
     """Seconds for which the machine's processors were busy, whoever used them."""
     words = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
@@ -197,8 +202,15 @@ class Run:
     rate: float
     parts: tuple[float, ...]  # processors used by the recorder's processes, the first one first
     environment: float
+    load: float
     machine: float
-    exchanges: int
+
+    @property
+    def free(self) -> float:
+        """Requests per second that the machine's processors would have time for."""
+        whole = (sum(self.parts) + self.environment + self.load) / self.rate
+        busiest = max(self.parts) / self.rate
+        return min((os.cpu_count() or 1) / whole, 1 / busiest)
 
 
 def once(folder: Path, workers: int, connections: int, seconds: float, more: list[str]) -> Run:
@@ -209,23 +221,24 @@ def once(folder: Path, workers: int, connections: int, seconds: float, more: lis
             pids = processes_of(pid)
             its = processes_of(its_pid)
             before, env_before, all_before = [cpu(one) for one in pids], sum(map(cpu, its)), rest()
-            began = time.monotonic()
+            began, load_before = time.monotonic(), own()
             done = load(at, connections, seconds)
             took = time.monotonic() - began
             parts = tuple((cpu(one) - was) / took for one, was in zip(pids, before, strict=True))
+            loaded = (own() - load_before) / took
             theirs, whole = (sum(map(cpu, its)) - env_before) / took, (rest() - all_before) / took
         exchanges = told["exchanges"]
         assert isinstance(exchanges, int)
         if told["exit"] or exchanges < done:
             raise RuntimeError(f"{done} answers, {exchanges} exchanges recorded, exit code {told['exit']}")
-    return Run(workers=workers, rate=done / took, parts=parts, environment=theirs, machine=whole, exchanges=exchanges)
+    return Run(workers=workers, rate=done / took, parts=parts, environment=theirs, load=loaded, machine=whole)
 
 
 def told(run: Run) -> str:
     parts = " + ".join(f"{part:.2f}" for part in run.parts)
     return (
         f"  workers {run.workers}   {run.rate:7.0f} requests/s   processors: recorder {parts}, "
-        f"environment {run.environment:.2f}, whole machine {run.machine:.2f}"
+        f"environment {run.environment:.2f}, load {run.load:.2f}, whole machine {run.machine:.2f}"
     )
 
 
@@ -257,6 +270,8 @@ def main() -> None:
             f"{count} workers against {counts[0]}: {statistics.median(ratios):.2f} times "
             f"(median of {len(ratios)} pairs, {ratios[0]:.2f} to {ratios[-1]:.2f})"
         )
+        free = sorted(b.free / a.free for a, b in zip(base, runs[count], strict=True))
+        print(f"  by processor time alone: {statistics.median(free):.2f} times ({free[0]:.2f} to {free[-1]:.2f})")
     for count in counts:
         each = statistics.median(sum(run.parts) / run.rate for run in runs[count]) * 1e6
         whole = statistics.median(run.machine / run.rate for run in runs[count]) * 1e6
