@@ -74,3 +74,8 @@ async def test_an_end_that_speaks_another_language_is_left() -> None:
     other.say(Word.EVENT, 1)  # to nobody
     assert heard == []
     assert other.waiting == 0
+
+
+def test_a_frame_says_its_format_and_its_length_first() -> None:
+    raw = packed(Word.EVENT, b"x" * 300)
+    assert (raw[0], int.from_bytes(raw[1:5], "big")) == (FORMAT, len(raw) - 5)
