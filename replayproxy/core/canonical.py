@@ -41,13 +41,16 @@ def body_of(data: bytes) -> Body:
 def field(fields: Fields, name: bytes) -> bytes | None:
     """The first value of a header field, by name without regard to case."""
     wanted = name.lower()
-    return next((value for key, value in fields if key.lower() == wanted), None)
+    for key, value in fields:
+        if key.lower() == wanted:
+            return value
+    return None
 
 
 def all_fields(fields: Fields, name: bytes) -> tuple[bytes, ...]:
     """Every value of a header field, in order."""
     wanted = name.lower()
-    return tuple(value for key, value in fields if key.lower() == wanted)
+    return tuple([value for key, value in fields if key.lower() == wanted])
 
 
 def by_name(fields: Fields) -> dict[bytes, list[bytes]]:

@@ -100,7 +100,10 @@ class Known:
         return made
 
     def in_text(self, text: bytes) -> bool:
-        return any(form in text for form, _ in self.forms)
+        for form, _ in self.forms:  # noqa: SIM110 - a generator costs twice as much, and every exchange asks
+            if form in text:
+                return True
+        return False
 
     def replaced(self, text: bytes) -> bytes:
         """A text with every known secret in it replaced."""

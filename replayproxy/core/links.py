@@ -19,6 +19,7 @@ _ABSOLUTE = re.compile(rb"(?:(https?):)?//([^/?#\s,;<>\"'\\@]*)", re.IGNORECASE)
 _TARGET = re.compile(rb"<([^>]*)>")
 _COOKIE_PATH = re.compile(rb"(;[ \t]*path[ \t]*=[ \t]*\"?)(/[^;\"]*)", re.IGNORECASE)
 _REFERENCES = frozenset({b"location", b"content-location"})
+_REWRITTEN = _REFERENCES | {b"link", b"set-cookie"}
 _ORIGIN_ONLY = frozenset({b"access-control-allow-origin"})
 
 
@@ -60,6 +61,8 @@ def to_agent(fields: Fields, *, origins: Iterable[str], base_url: str, prefix: s
     root-relative path, which gets the prefix; and the Path of cookies, which gets the prefix. Order, case and number
     of fields stay. References that are relative to the request's own path need nothing and get nothing.
     """
+    if not any([name.lower() in _REWRITTEN or value[:4].lower() == b"http" for name, value in fields]):  # noqa: C419 - a generator costs more
+        return fields
     known = _known(tuple(origins))
     base, lead = base_url.rstrip("/").encode(), prefix.encode()
 

@@ -20,7 +20,7 @@ from replayproxy.core.redact_rules import Rules, SecretRule
 from replayproxy.core.redact_token import TOKEN, Minter
 from replayproxy.core.redact_url import in_list, in_target
 from replayproxy.core.secretnames import is_secret_name, kind_of_header, may_be_named, may_name
-from replayproxy.core.values import Body, Exchange, Fields, Message, Request, Response, WebSocket
+from replayproxy.core.values import Body, Exchange, Fields, Message, Request, Response, WebSocket, changed
 
 __all__ = ["GIVEN_UP", "TOKEN", "Known", "Redactor", "SecretRule"]
 
@@ -72,7 +72,7 @@ class Redactor:
             fields = _resized(fields, request.body, body)
         if (fields, target, trailers) == (request.fields, request.target, request.trailers) and body is request.body:
             return request
-        return replace(request, fields=fields, target=target, body=body, trailers=trailers)
+        return changed(request, fields=fields, target=target, body=body, trailers=trailers)
 
     def response(self, response: Response, request: Request, known: Known | None = None, *, env: str = "") -> Response:
         """`request` may be the redacted one: it says which rules hold."""
@@ -90,11 +90,13 @@ class Redactor:
         trailers = self._fields(response.trailers, found, known, rules)
         if body is not response.body:
             fields = _resized(fields, response.body, body)
-        reason = applied(response.reason, self._scan(response.reason, found, known, rules, None))
+        reason = response.reason
+        if rules.patterns or not texts.is_dull(reason) or known.in_text(reason):
+            reason = applied(reason, self._scan(reason, found, known, rules, None))
         same = (fields, trailers, interims) == (response.fields, response.trailers, response.informational)
         if same and body is response.body and reason == response.reason:
             return response
-        return replace(response, reason=reason, fields=fields, body=body, trailers=trailers, informational=interims)
+        return changed(response, reason=reason, fields=fields, body=body, trailers=trailers, informational=interims)
 
     def message(self, message: Message, known: Known | None = None) -> Message:
         """A WebSocket message; a close reason goes through `text`."""
@@ -116,27 +118,27 @@ class Redactor:
         if grown:
             request = _fitted(request, grown)
             response = response and _fitted(response, grown)
-        changed: dict[str, Any] = {}
+        made: dict[str, Any] = {}
         if request is not exchange.request:
-            changed["request"] = request
+            made["request"] = request
         if response is not answer:
-            changed["response"] = response
+            made["response"] = response
             if exchange.cut_at is not None and answer and answer.body and response and response.body:
-                changed["cut_at"] = exchange.cut_at + response.body.size - answer.body.size
+                made["cut_at"] = exchange.cut_at + response.body.size - answer.body.size
         if exchange.websocket is not None:
-            changed["websocket"] = self._conversation(exchange.websocket, known)
+            made["websocket"] = self._conversation(exchange.websocket, known)
         for name in ("error", "upstream"):
             value = getattr(exchange, name)
-            if value and (made := self.text(value, known)) != value:
-                changed[name] = made
+            if value and (said := self.text(value, known)) != value:
+                made[name] = said
         notes = tuple([self.text(note, known) for note in exchange.notes])
         if _lost(exchange.request.body, request.body) or (answer and response and _lost(answer.body, response.body)):
             notes += (GIVEN_UP,)
         unseen = sorted({coding for message in (exchange.request, answer) if message and (coding := _unseen(message))})
         notes += tuple(note for coding in unseen if (note := f"not looked into for secrets: {coding}") not in notes)
         if notes != exchange.notes:
-            changed["notes"] = notes
-        return replace(exchange, **changed) if changed else exchange
+            made["notes"] = notes
+        return changed(exchange, **made) if made else exchange
 
     def _conversation(self, talk: WebSocket, known: Known) -> WebSocket:
         messages = tuple(self.message(message, known) for message in talk.messages)
@@ -149,6 +151,8 @@ class Redactor:
         if self._minter is None:
             return data
         known = known or Known()
+        if not self._anywhere.patterns and texts.is_dull(data) and not known.in_text(data):
+            return data
         return applied(data, self._scan(data, self._finder(known, of_answer=of_answer), known, self._anywhere, None))
 
     def text(self, text: str, known: Known | None = None) -> str:
@@ -229,6 +233,8 @@ class Redactor:
 
     def _target(self, target: bytes, found: texts.Found, known: Known, rules: Rules) -> bytes:
         at = target.find(b"?") + 1
+        if not (at or rules.patterns or b";" in target or b"://" in target or b"%" in target or b'"' in target):
+            return target
         edits = list(rules.in_text(target, found)) if rules.patterns else []
         if at:
             edits += texts.in_pairs(target, found, at)
@@ -240,6 +246,8 @@ class Redactor:
 
     def _named_fields(self, fields: Fields, found: texts.Found, rules: Rules) -> Fields:
         """The fields that hold a credential by their name."""
+        if not rules.headers and not any([kind_of_header(name) for name, _ in fields]):  # noqa: C419 - a generator costs more
+            return fields
         out, changed = [], False
         for name, value in fields:
             kind = kind_of_header(name)

@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from replayproxy.core.canonical import VIEW_LIMIT, all_fields, body_of, field, media_type
 from replayproxy.core.multipart import first_boundary
@@ -37,16 +38,11 @@ class Shape:
 
     @classmethod
     def of(cls, fields: Fields) -> Shape:
-        kind = media_type(fields)
-        boundary = b""
-        if kind.startswith(b"multipart/"):
-            boundary = first_boundary(field(fields, b"content-type") or b"")
-        return cls(
-            form=kind == b"application/x-www-form-urlencoded",
-            boundary=boundary,
-            json=b"json" in kind,
-            coding=b",".join(all_fields(fields, b"content-encoding")).strip().lower(),
-        )
+        # Asked four times of each exchange, and nearly always of the same two fields.
+        telling = tuple([pair for pair in fields if pair[0].lower() in _TELLING])
+        if sum([len(value) for _, value in telling]) > _LONG:
+            return _shape(telling)
+        return _shape_of_short(telling)
 
     @property
     def special(self) -> bool:
@@ -56,6 +52,27 @@ class Shape:
     @property
     def coded(self) -> bool:
         return self.coding in _WBITS
+
+
+_TELLING = frozenset((b"content-type", b"content-encoding"))
+_LONG = 400
+
+
+def _shape(fields: Fields) -> Shape:
+    """`Shape.of`, of the fields that matter to it."""
+    kind = media_type(fields)
+    boundary = b""
+    if kind.startswith(b"multipart/"):
+        boundary = first_boundary(field(fields, b"content-type") or b"")
+    return Shape(
+        form=kind == b"application/x-www-form-urlencoded",
+        boundary=boundary,
+        json=b"json" in kind,
+        coding=b",".join(all_fields(fields, b"content-encoding")).strip().lower(),
+    )
+
+
+_shape_of_short = lru_cache(maxsize=512)(_shape)
 
 
 def redacted_body(body: Body, shape: Shape, scan: Scan) -> Body | None:

@@ -27,6 +27,7 @@ from replayproxy.core.redact_url import coded, pair, parameters, users
 from replayproxy.core.secretnames import is_secret_name, may_name
 
 _FEW = 32
+_SHORT = 200
 
 type Found = Callable[[bytes, bool], bytes]
 """Given a secret, plain, and whether it is surely one; gives what stands for it, and may remember it."""
@@ -67,6 +68,8 @@ _ASSIGNED = re.compile(
     rb"""(?<![\w"'\\$.-])([A-Za-z_][\w-]{1,80})\s{0,4}[:=]\s{0,4}(\\*)(["'])([^"'\\\r\n${}]{8,4096})\2\3"""
 )
 
+# What stands in every such place; `_ASSIGNED` alone tries each word of a text, at ten times the cost.
+_MAY_ASSIGN = re.compile(rb"""[:=](?<=[\w\s-].)\s{0,4}\\*["']""", re.DOTALL)
 
 _FOLDED = re.compile(rb",(?=\s*[^\s;,=\"]+=)")
 _ATTRIBUTES = frozenset(
@@ -145,13 +148,26 @@ def by_name(name: str, value: bytes, found: Found) -> bytes:
     return found(value, False)
 
 
+def is_dull(data: bytes) -> bool:
+    """Whether a short text holds nothing that `in_text` looks at, but for what is known. True is certain."""
+    return len(data) <= _SHORT and _is_dull(data)
+
+
+@lru_cache(maxsize=4096)
+def _is_dull(data: bytes) -> bool:
+    return not (
+        may_name(data) or b"\\u00" in data or (b"://" in data and b"@" in data) or b"curl" in data or b"%3" in data
+        or b"%22" in data
+    )  # fmt: skip
+
+
 def in_text(data: bytes, found: Found, known: Known) -> list[Edit]:
     """Every span that holds a secret; they may overlap."""
     edits: list[Edit] = []
     if may_name(data) or b"\\u00" in data:
         low = data.lower()
         edits += _members(data, found)
-        edits += _assigned(data, found)
+        edits += _assigned(data, low, found)
         if b"=" in data:
             edits += parameters(data, found)
         if b"<input" in low or b"<meta" in low or b"<textarea" in low:
@@ -191,7 +207,7 @@ def _members(data: bytes, found: Found) -> Iterator[Edit]:
     names = set(_NAME.findall(data))
     if b"\\u00" in data:
         names |= set(_ESCAPED_NAME.findall(data))
-    named = {raw: name for raw in sorted(names) if is_secret_name(name := _plain(raw).decode("utf-8", "replace"))}
+    named = {raw: name for raw, name in sorted([(raw, _secret_name(raw)) for raw in names]) if name}
     if len(named) > _FEW:  # each would be looked for in all of the text
         every: Iterable[tuple[str, re.Match[bytes]]] = (
             (named[match[2]], match) for match in _member_named(None).finditer(data) if match[2] in named
@@ -203,6 +219,13 @@ def _members(data: bytes, found: Found) -> Iterator[Edit]:
             yield from _items(data, match.end(), len(match[3]), name, found)
         elif (edit := _member(data, match, name, found)) is not None:
             yield edit
+
+
+@lru_cache(maxsize=4096)
+def _secret_name(raw: bytes) -> str:
+    """The name that stands so in JSON, if it is a credential's; else nothing."""
+    name = _plain(raw).decode("utf-8", "replace")
+    return name if is_secret_name(name) else ""
 
 
 def _member(data: bytes, match: re.Match[bytes], name: str, found: Found) -> Edit | None:
@@ -272,13 +295,15 @@ def _tags(data: bytes, found: Found) -> Iterator[Edit]:
             yield Edit(*area.span(2), found(area[2], False))
 
 
-def _assigned(data: bytes, found: Found) -> Iterator[Edit]:
-    for match in _ASSIGNED.finditer(data):
-        name = match[1].decode().removeprefix("data-")
-        if is_secret_name(name) and re.search(rb"[0-9]", match[4]):
-            yield Edit(*match.span(4), by_name(name, match[4], found))
-    for match in _CREDENTIAL.finditer(data):
-        yield Edit(*match.span(1), found(match[1], True))
+def _assigned(data: bytes, low: bytes, found: Found) -> Iterator[Edit]:
+    if _MAY_ASSIGN.search(data) is not None:
+        for match in _ASSIGNED.finditer(data):
+            name = match[1].decode().removeprefix("data-")
+            if is_secret_name(name) and re.search(rb"[0-9]", match[4]):
+                yield Edit(*match.span(4), by_name(name, match[4], found))
+    if b"authorization" in low:
+        for match in _CREDENTIAL.finditer(data):
+            yield Edit(*match.span(1), found(match[1], True))
 
 
 def _elements(data: bytes, found: Found) -> Iterator[Edit]:

@@ -7,9 +7,11 @@ says `wall` (nanoseconds since the epoch). `None` is "not known"; it is never th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 type Fields = tuple[tuple[bytes, bytes], ...]
@@ -24,6 +26,24 @@ UNATTRIBUTED = "unattributed"
 
 INJECTED = "injected:"
 """How a note of an exchange begins that says which fault the proxy put in (`core.chaos`)."""
+
+
+def changed[V](value: V, **members: Any) -> V:
+    """`dataclasses.replace` for values with slots and without `__post_init__`, at half its cost: each exchange that
+    passes is changed several times."""
+    names, get, setters = _members(type(value))  # type: ignore[arg-type]  # a class is hashable
+    made = object.__new__(type(value))
+    for name, put, item in zip(names, setters, get(value), strict=True):
+        put(made, members.pop(name) if name in members else item)
+    if members:
+        raise TypeError(f"{type(value).__name__} has no {', '.join(members)}")
+    return made
+
+
+@cache
+def _members(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Callable[..., None], ...]]:
+    names = tuple(one.name for one in fields(kind))
+    return names, attrgetter(*names), tuple(getattr(kind, name).__set__ for name in names)
 
 
 class Outcome(StrEnum):

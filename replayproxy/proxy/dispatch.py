@@ -30,9 +30,10 @@ class ShortWay(AddonManager):
         if found is None:
             found = [func for addon in self.chain for _, func in self._iter_hooks(addon, event)]
             self._hooks[event.name] = found
+        given = event.args() if found else []
         for func in found:
             try:
-                result = func(*event.args())
+                result = func(*given)
                 if result is not None and inspect.isawaitable(result):
                     await result
             except exceptions.AddonHalt:

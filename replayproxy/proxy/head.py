@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+from replayproxy.core.canonical import all_fields, field
 from replayproxy.core.identity import Claims
 from replayproxy.core.names import decode_name
 from replayproxy.core.values import Fields
@@ -42,6 +43,9 @@ def take_marks(target: bytes, fields: Fields, *, port_episode: str | None = None
     own_path = port_episode is not None or not prefixed
     lead, rest = (b"", target) if own_path else _split_prefix(target)
     header = baggage = lane = None
+    if not any([name.lower() in _MARKS for name, _ in fields]):  # noqa: C419 - a generator costs more
+        claims = Claims(port_episode=port_episode, prefix=_name(lead[4:]) if lead else None)
+        return Marks(claims=claims, target=rest, fields=fields, prefix=lead)
     kept = []
     for name, value in fields:
         lowered = name.lower()
@@ -95,7 +99,7 @@ def _split_baggage(value: bytes) -> tuple[str | None, bytes]:
 
 def with_host(fields: Fields, host: bytes | None) -> tuple[Fields, bytes | None]:
     """The fields with Host written in place (None: left alone), and the Host that the agent sent."""
-    was = next((value for name, value in fields if name.lower() == b"host"), None)
+    was = field(fields, b"host")
     if host is None or was is None or was == host:
         return fields, was
     return tuple((name, host if name.lower() == b"host" else value) for name, value in fields), was
@@ -103,6 +107,8 @@ def with_host(fields: Fields, host: bytes | None) -> tuple[Fields, bytes | None]
 
 def without_expect(fields: Fields) -> Fields:
     """`Expect: 100-continue` is answered by the proxy, so the environment never sees it."""
+    if field(fields, b"expect") is None:
+        return fields
     return tuple(
         (name, value)
         for name, value in fields
@@ -113,7 +119,7 @@ def without_expect(fields: Fields) -> Fields:
 def without_h2c(fields: Fields) -> tuple[Fields, bool]:
     """Takes an offer to switch to cleartext HTTP/2 off, and says whether there was one: behind such a switch nothing
     could be recorded. Another offer in the same Upgrade stays."""
-    if not any(name.lower() == b"upgrade" and b"h2c" in value.lower() for name, value in fields):
+    if not any([b"h2c" in value.lower() for value in all_fields(fields, b"upgrade")]):  # noqa: C419 - a generator costs more
         return fields, False
     upgrade = _tokens(fields, b"upgrade")
     if b"h2c" not in [token.lower() for token in upgrade]:
@@ -147,4 +153,6 @@ def _without_tokens(value: bytes, gone: set[bytes]) -> bytes:
 
 def without_alt_svc(fields: Fields) -> Fields:
     """Alt-Svc would lead the agent to the environment, past the proxy."""
+    if field(fields, b"alt-svc") is None:
+        return fields
     return tuple((name, value) for name, value in fields if name.lower() != b"alt-svc")

@@ -14,7 +14,7 @@ from typing import Concatenate
 from replayproxy.core.canonical import decoded
 from replayproxy.core.links import LinkCounter
 from replayproxy.core.redact_body import GIVEN_UP
-from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
+from replayproxy.core.values import Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket, changed
 from replayproxy.proxy.capture import Capture
 from replayproxy.proxy.scribe import ESCAPING_LINKS, BodySink, Scribe, TalkSink, Ticket
 
@@ -259,7 +259,7 @@ class Live:
         assert self.ticket is not None
         attribution, answer = self.ticket.attribution, self.answer
         if answer is not None:
-            answer = replace(answer, body=self.answer_body.close(), informational=tuple(self.interims))
+            answer = changed(answer, body=self.answer_body.close(), informational=tuple(self.interims))
         request = self.request()
         if (self.request_body.withheld or self.answer_body.withheld) and GIVEN_UP not in self.notes:
             self.notes.append(GIVEN_UP)
@@ -328,7 +328,7 @@ class Live:
         if websocket is None and self.is_websocket:
             websocket = self.conversation()
         if self.held is not None and outcome is Outcome.ANSWERED:
-            exchange = replace(self.held, times=self.times, held_ns=self.held_ns, notes=tuple(self.notes))
+            exchange = changed(self.held, times=self.times, held_ns=self.held_ns, notes=tuple(self.notes))
         else:
             exchange = self.exchange(outcome, error=error, closed_by_agent=closed_by_agent, websocket=websocket)
         self.scribe.finished(self.ticket, exchange)

@@ -18,7 +18,7 @@ from mitmproxy.connection import Client
 
 from replayproxy.core.limits import Limits
 from replayproxy.core.links import to_agent
-from replayproxy.core.values import Outcome, Request, Response
+from replayproxy.core.values import Fields, Outcome, Request, Response
 from replayproxy.proxy import head as heads
 from replayproxy.proxy import problems
 from replayproxy.proxy.buffering import is_long, is_open_ended, may_buffer
@@ -93,7 +93,8 @@ class RecordAddon:
             data.path, data.headers.fields, port_episode=route.port_episode, prefixed=bool(route.origin)
         )
         fields, offered_h2c = heads.without_h2c(marks.fields)
-        data.path, data.headers = marks.target, http.Headers(fields)
+        data.path = marks.target
+        _put(data, fields)
         if (route.reroute or route.forward) and not flow.request.is_http2:
             data.authority = b""  # environments get origin form
         if route.proxy_user is not None:
@@ -157,7 +158,7 @@ class RecordAddon:
         data = flow.request.data
         host = upstream.authority.encode() if upstream and not route.keep_host else None
         fields, agent_host = heads.with_host(data.headers.fields, host)
-        data.headers = http.Headers(fields)
+        _put(data, fields)
         if flow.request.is_http2:
             agent_host = data.authority or agent_host
             data.authority = host or data.authority
@@ -257,9 +258,9 @@ class RecordAddon:
             response.stream = live.answer_tee
         if live.base:
             seen = heads.without_alt_svc(fields)
-            data.headers = http.Headers(to_agent(seen, origins=live.origins, base_url=live.base, prefix=live.prefix))
+            _put(data, to_agent(seen, origins=live.origins, base_url=live.base, prefix=live.prefix))
         elif live.forward:
-            data.headers = http.Headers(heads.without_alt_svc(fields))
+            _put(data, heads.without_alt_svc(fields))
 
     @_hook
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -319,6 +320,12 @@ class RecordAddon:
 
     def client_disconnected(self, client: Client) -> None:
         self.open.connection_ended(client.id)
+
+
+def _put(data: Any, fields: Fields) -> None:
+    """Most heads are left as they came: to make `Headers` of them anew costs more than to look."""
+    if data.headers.fields is not fields:
+        data.headers = http.Headers(fields)
 
 
 def _loses_trailers(flow: http.HTTPFlow) -> bool:

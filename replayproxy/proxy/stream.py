@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 from mitmproxy import http
@@ -37,15 +37,19 @@ class AnswerOverdue(events.MessageInjected[None]):
         self.why, self.begun = why, begun
 
 
-_stock_handle_event = HttpLayer._handle_event
+_stock_handle_event: Callable[[HttpLayer, events.Event], CommandGenerator[None]] = HttpLayer._handle_event
 
 
 def reach_stream(layer: HttpLayer, event: events.Event) -> CommandGenerator[None]:
     """mitmproxy finds the stream of an injected event by its server connection, which over HTTP/2 has many streams, and
     before the connection is made has none. We find it by its flow, also inside a tunnel."""
-    if not isinstance(event, AnswerOverdue):
-        yield from _stock_handle_event(layer, event)
-        return
+    # Every event of every connection passes here: the generator of the stock layer itself, and none around it.
+    if isinstance(event, AnswerOverdue):
+        return _overdue(layer, event)
+    return _stock_handle_event(layer, event)
+
+
+def _overdue(layer: HttpLayer, event: AnswerOverdue) -> CommandGenerator[None]:
     for stream in list(layer.streams.values()):
         if stream.child_layer is not None or getattr(stream, "flow", None) is event.flow:
             yield from layer.event_to_child(stream, event)
@@ -63,13 +67,13 @@ class RecordedStream(HttpStream):
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if isinstance(event, ResponseInformational):
-            yield from self._pass_interim(event)
-        elif isinstance(event, AnswerOverdue):
-            yield from self._give_up(event)
-        elif (live := self.live) is not None and live.truncate_at is not None:
-            yield from self._truncated(live, super()._handle_event(event))
-        else:
-            yield from super()._handle_event(event)
+            return self._pass_interim(event)
+        if isinstance(event, AnswerOverdue):
+            return self._give_up(event)
+        stock: CommandGenerator[None] = super()._handle_event(event)
+        if (live := self.live) is not None and live.truncate_at is not None:
+            return self._truncated(live, stock)
+        return stock
 
     def _truncated(self, live: Live, given: CommandGenerator[None]) -> CommandGenerator[None]:
         """The same, but of the answer's body the agent gets its beginning, and then the end of the connection."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from replayproxy.core.canonical import field as header
 from replayproxy.core.canonical import request_key
 from replayproxy.core.effects import SAFE_METHODS, lane_ambiguities
-from replayproxy.core.values import Body, Episode, Exchange, Request
+from replayproxy.core.values import Body, Episode, Exchange, Request, changed
 
 type Order = tuple[int, int]
 
@@ -166,4 +166,4 @@ def sharing(live: Live, others: Iterable[Live], env: str | None, begun: int, don
 def _without_bodies(exchange: Exchange) -> Exchange:
     """A copy that costs no memory to speak of: its key is kept apart."""
     light: Body | None = None
-    return replace(exchange, request=replace(exchange.request, body=light, fields=()), response=None, websocket=None)
+    return changed(exchange, request=changed(exchange.request, body=light, fields=()), response=None, websocket=None)

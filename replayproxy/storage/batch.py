@@ -70,19 +70,23 @@ class Batch:
             self.put("blobs", address, seal_blob(data))
 
     def exchange(self, episode: int, exchange: Exchange) -> None:
-        request, response = exchange.request, exchange.response
-        stored = replace(
-            exchange,
-            request=replace(request, body=settle(request.body, self.blob)),
-            response=response and replace(response, body=settle(response.body, self.blob)),
-            websocket=settle_talk(exchange.websocket, self.blob),
-        )
-        flags, content = exchange_content(stored)
+        flags, content = exchange_content(self._settled(exchange))
         key, record = exchange_key(episode, exchange.order), seal_content(flags, content, self.press)
         handle = self.env.dbs["exchanges"]
         self.steps.append(Step(apply=lambda txn: put_exchange(txn, handle, key, record)))
         if self.wrote is not None:
             self.wrote(key, record, content)
+
+    def _settled(self, exchange: Exchange) -> Exchange:
+        """With what is large in it put apart. Nearly always nothing is, and the exchange is stored as it came."""
+        request, response, talk = exchange.request, exchange.response, exchange.websocket
+        sent, given = settle(request.body, self.blob), settle(response.body, self.blob) if response else None
+        said = settle_talk(talk, self.blob)
+        if sent is not request.body:
+            exchange = replace(exchange, request=replace(request, body=sent))
+        if response is not None and given is not response.body:
+            exchange = replace(exchange, response=replace(response, body=given))
+        return exchange if said is talk else replace(exchange, websocket=said)
 
     def put_anew(self, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Exchanges that lie there without a dictionary, compressed with that of the batch."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
+from operator import attrgetter
 from typing import Any, cast
 
 from replayproxy.core.canonical import digest
@@ -36,6 +37,9 @@ _EXTRAS = (
 _EXTRA_DEFAULT = {f.name: f.default for f in fields(Exchange) if f.name in _EXTRAS}
 _INSTANTS = ("c_in", "fwd", "first", "up_end", "c_out")
 assert MISSING not in _EXTRA_DEFAULT.values()
+_get_extras = attrgetter(*_EXTRAS)
+_USUAL = tuple(_EXTRA_DEFAULT[name] for name in _EXTRAS)
+_NOTHINGS = digest(b"")
 
 
 def _text(raw: bytes) -> str:
@@ -100,13 +104,16 @@ def bodies_of(exchange: Exchange) -> Iterator[tuple[str, Body]]:
 def _body(body: Body | None, head: int, tail: list[bytes]) -> list[Any] | None:
     if body is None:
         return None
-    known = body.inline is not None and digest(body.inline) == body.digest
-    if body.inline is not None:
-        tail.append(body.inline)
+    inline = body.inline
+    known = inline is not None and (body.digest == _NOTHINGS if not inline else digest(inline) == body.digest)
+    if inline is not None:
+        tail.append(inline)
+        if known and not body.pieces and not body.chunks:
+            return [body.size, None, len(inline), "", []]
     return [
         body.size,
         None if known else _text(body.digest),
-        None if body.inline is None else len(body.inline),
+        None if inline is None else len(inline),
         _text(b"".join(body.pieces)),
         [part for chunk in body.chunks for part in (chunk.size, chunk.at - head)],
     ]
@@ -265,7 +272,7 @@ def exchange_content(exchange: Exchange) -> tuple[int, bytes]:
         _request(exchange.request, t.head, tail),
         _response(exchange.response, t.head, tail),
         _websocket(exchange.websocket, t.head, tail),
-        {n: v for n in _EXTRAS if (v := getattr(exchange, n)) != _EXTRA_DEFAULT[n]},
+        {n: v for n, v, usual in zip(_EXTRAS, _get_extras(exchange), _USUAL, strict=True) if v != usual},
     ]
     return content_of(document, b"".join(tail))
 

@@ -67,7 +67,9 @@ class RedactingSink:
         if not self._closed:
             self._closed = True
             if self._held is not None:
-                self._body = replace(body_of(bytes(self._held)), chunks=tuple(self._chunks))
+                self._body = body_of(bytes(self._held))
+                if self._chunks:
+                    self._body = replace(self._body, chunks=tuple(self._chunks))
                 self._held = None
             elif self._long is not None:
                 sink, stretch = self._long

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replayproxy.core import redact_body, redact_text
 from replayproxy.core.canonical import body_of
 from replayproxy.core.redact import TOKEN, Known, Redactor
 from replayproxy.core.redact_body import OVERLAP, WINDOW, Shape
@@ -125,3 +126,57 @@ def test_a_body_too_large_to_hold_is_redacted_across_its_windows(sizes: list[int
     out += stretch.end()
     assert b"".join(piece for piece, _ in out) == raw.replace(secret, R.token(secret))
     assert [instant for _, instant in out] == sorted(instant for _, instant in out if instant is not None)
+
+
+# What is done to be quick agrees with what it is done for.
+
+TELLING = st.sampled_from(
+    [b"token", b"pass", b"authorization", b"api_key", b"signature", b"curl -u a:", b"http://", b"@", b"%3Ftoken%3D",
+     b"%22", b"\\u0074oken", b"=", b":", b"'", b'"', b"\\", b" ", b"\n", b"-", b"_", b"a1", b"x9x9x9x9", b"<input",
+     b"Bearer ", b"\0"]
+)  # fmt: skip
+TEXTS = st.lists(TELLING | st.binary(max_size=3), max_size=14).map(b"".join)
+
+
+@settings(max_examples=1000)
+@given(TEXTS)
+def test_where_nothing_can_be_assigned_nothing_is(data: bytes) -> None:
+    if redact_text._MAY_ASSIGN.search(data) is None:
+        assert redact_text._ASSIGNED.search(data) is None
+    if b"authorization" not in data.lower():
+        assert redact_text._CREDENTIAL.search(data) is None
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(["token", "my-key", "a_b"]), st.text(" \t\n\r\f\v", max_size=4), st.sampled_from([":", "="]),
+    st.text(" \t\n", max_size=4), st.sampled_from(["", "\\", "\\\\"]), st.sampled_from("'\""),
+)  # fmt: skip
+def test_what_is_assigned_is_never_passed_over(
+    name: str, space: str, sign: str, more: str, depth: str, quote: str
+) -> None:
+    data = f"{name}{space}{sign}{more}{depth}{quote}x9x9x9x9{depth}{quote}".encode()
+    assert redact_text._ASSIGNED.search(data) is not None
+    assert redact_text._MAY_ASSIGN.search(data) is not None
+
+
+@settings(max_examples=1000)
+@given(TEXTS)
+def test_in_a_dull_text_nothing_is_found(data: bytes) -> None:
+    if redact_text.is_dull(data):
+        assert redact_text.in_text(data, lambda value, _: b"<" + value + b">", Known()) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"Content-Type", b"content-type", b"Content-Encoding", b"CONTENT-ENCODING", b"X"]),
+            st.sampled_from(
+                [b"application/json", b"multipart/form-data; boundary=a", b"application/x-www-form-urlencoded", b"gzip",
+                 b" Deflate ", b"", b"br", b"text/html; charset=utf-8", b"x" * 500]
+            ) | st.binary(max_size=12),
+        ), max_size=5,
+    ).map(tuple)
+)  # fmt: skip
+def test_the_shape_of_a_head_is_that_of_the_fields_that_matter(fields: tuple[tuple[bytes, bytes], ...]) -> None:
+    assert Shape.of(fields) == redact_body._shape(fields)
