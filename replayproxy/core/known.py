@@ -96,8 +96,12 @@ class Known:
     def copy(self) -> Known:
         """The same knowledge, to be added to apart."""
         made = Known()
-        made._sides, made.forms, made._whole = self._sides, self.forms, self._whole
+        made.become(self)
         return made
+
+    def become(self, other: Known) -> None:
+        """From now on what the other knows."""
+        self._sides, self.forms, self._whole = other._sides, other.forms, other._whole
 
     def in_text(self, text: bytes) -> bool:
         for form, _ in self.forms:  # noqa: SIM110 - a generator costs twice as much, and every exchange asks

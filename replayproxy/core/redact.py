@@ -28,6 +28,8 @@ _NO_RULES = Rules(())
 _NOTHING = Known()
 _LOOKS = 2000
 """Secrets of one message in which known ones are looked for: with more, minutes would go by."""
+_ESCAPE = 8
+"""Bytes at the end of a window that may be the beginning of an escape, and are then left out of a secret."""
 _NOT_GROWN: Mapping[bytes, int] = {}
 
 
@@ -185,7 +187,16 @@ class Redactor:
         at_hand = known.copy() if known else Known()
         self._named_fields(fields, self._finder(at_hand, of_answer=of_answer), self._anywhere)
         found, shape = self._finder(at_hand, of_answer=of_answer), Shape.of(fields)
-        return Stretch(shape, lambda data: self._scan(data, found, at_hand, self._anywhere, shape))
+
+        def scan(data: bytes) -> list[Edit]:
+            before = at_hand.copy()
+            edits = self._scan(data, found, at_hand, self._anywhere, shape)
+            if edits and edits[-1].end > len(data) - _ESCAPE:
+                # It may go on behind this window, and is then found as a whole: its beginning is no secret of its own.
+                at_hand.become(before)
+            return edits
+
+        return Stretch(shape, scan)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from replayproxy.core import redact_body, redact_text
@@ -107,6 +107,8 @@ def test_equal_values_have_equal_tokens_and_others_others(values: list[tuple[byt
     assert not known.forms
 
 
+@example([4096], 290805, 4097)
+@example([4096], 290810, 4095)
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(OVERLAP // 8, 3 * WINDOW), min_size=1, max_size=6),
