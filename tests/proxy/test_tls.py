@@ -7,12 +7,14 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from replayproxy.core.chaos import Fault
 from replayproxy.core.values import Outcome
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.listeners import EnvOptions, Listener
@@ -273,3 +275,29 @@ async def test_plain_http_at_a_tls_listener_is_told_what_is_wrong(w: Wire) -> No
     assert b"speaks TLS" in answer
     assert environment.requests == []
     await w.scribe.until(lambda: "unreadable-request" in w.scribe.kinds())
+
+
+async def test_injected_faults_over_http2_end_their_own_stream_and_no_other(w: Wire, authority: Authority) -> None:
+    environment = await w.environment(says(OK))
+    listener = await listening(w, environment.url)
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    faults = [Fault("status", 503, "s"), Fault("reset", 0, "r"), Fault("truncate", 1, "t"), None]
+    arrive = w.scribe.arrive
+
+    def with_fault(*args: Any, **kwargs: Any) -> Any:
+        arrive(*args, **kwargs)
+        w.scribe.tickets[-1] = replace(w.scribe.tickets[-1], fault=faults.pop(0))
+        return w.scribe.tickets[-1]
+
+    w.scribe.arrive = with_fault  # type: ignore[method-assign]
+    async with H2Environment.agent(listener.bound, trust) as agent:
+        got = await agent.ask(b"GET", b"/rp/e1/a")
+        assert (got.status, dict(got.fields)[b"replay-local"]) == (503, b"local")
+        for _ in range(2):
+            assert (await agent.ask(b"GET", b"/rp/e1/a")).was_reset
+        assert (await agent.ask(b"GET", b"/rp/e1/a")).body == b"ok"
+    exchanges = [await w.scribe.exchange(n) for n in (1, 2, 3, 4)]
+    assert [one.injected.partition(" ")[0] for one in exchanges] == ["status", "reset", "truncate", ""]
+    assert [one.outcome for one in exchanges] == [Outcome.LOCAL] * 2 + [Outcome.ANSWERED] * 2
+    assert len(environment.requests) == 2
+    assert w.scribe.faults == []
