@@ -15,7 +15,7 @@ from typing import Any
 from replayproxy.core.annotation import META, SETTABLE, annotated, fitting, settable
 from replayproxy.core.shown import count
 from replayproxy.core.values import Episode, EpisodeState
-from replayproxy.errors import Exit, WrongUsage, worst
+from replayproxy.errors import Exit, UnknownAddress, WrongUsage, worst
 from replayproxy.session.look import Found
 from replayproxy.session.rollouts import MISSING, Document, refused
 from replayproxy.session.rollouts import field as field_of
@@ -210,5 +210,9 @@ def _write(found: Found, gathered: Gathered, source: str, wall: int) -> None:
         writer = store.writer(exclusive=False)
         try:
             writer.annotate(run.key, by_key, change).result()
+        except LookupError as gone:
+            raise UnknownAddress(
+                f"{run.name} was changed meanwhile ({gone}): nothing is written", hint="again"
+            ) from gone
         finally:
             writer.close()

@@ -177,8 +177,7 @@ def _save(reader: Reader, run: Run, told: Mapping[str, Any]) -> str:
         with open_store(reader.env.path) as store:
             writer = store.writer(exclusive=False)
             try:
-                writer.put_check(run.key, told)
-                writer.flush().result()
+                writer.put_check(run.key, told).result()
             finally:
                 writer.close()
     except (Problem, OSError) as trouble:

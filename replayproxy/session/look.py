@@ -46,7 +46,9 @@ class Stores:
     @property
     def readers(self) -> tuple[Reader, ...]:
         if not self._readers:
-            self._readers = tuple(self._opened.enter_context(open_store(path)).reader() for path in self._paths)
+            opened = [self._opened.enter_context(open_store(path)) for path in self._paths]
+            # Two names of one directory are one store.
+            self._readers = tuple({id(store.env): store.reader() for store in opened}.values())
         return self._readers
 
     @property

@@ -41,9 +41,8 @@ def keep(store: Store, run_key: int, documents: Sequence[Trial]) -> str:
     try:
         writer = store.writer(exclusive=False)
         try:
-            for document in documents:
-                writer.put_trial(run_key, document)
-            writer.flush().result()
+            for kept in [writer.put_trial(run_key, document) for document in documents]:
+                kept.result()
         finally:
             writer.close()
     except (Problem, OSError) as trouble:

@@ -13,7 +13,7 @@ from typing import Any
 import lmdb
 
 from replayproxy.core.values import Episode, EpisodeState, Event, Exchange, Run, Snapshot
-from replayproxy.errors import StoreTrouble
+from replayproxy.errors import StoreTrouble, UnknownAddress
 from replayproxy.storage import cold
 from replayproxy.storage.codec import exchange_content, settle, settle_talk
 from replayproxy.storage.environment import Environment
@@ -106,13 +106,13 @@ class Batch:
     def update_run(self, run: Run) -> None:
         self.put("runs", u64(run.key), cold.encode(run))
 
-    def check(self, run_key: int, document: Mapping[str, Any]) -> None:
-        self.put("checks", u64(run_key), cold.encode_document(document))
-        self.put("meta", META_LAST_CHECK, u64(run_key))
+    def check(self, run_key: int, document: Mapping[str, Any], future: Future[Any]) -> None:
+        record, dbs = cold.encode_document(document), self.env.dbs
+        self.steps.append(Step(apply=lambda txn: put_check(txn, dbs, run_key, record), future=future))
 
-    def trial(self, run_key: int, document: Mapping[str, Any]) -> None:
+    def trial(self, run_key: int, document: Mapping[str, Any], future: Future[Any]) -> None:
         wall, record, dbs = int(document["wall"]), cold.encode_document(document), self.env.dbs
-        self.steps.append(Step(apply=lambda txn: put_trial(txn, dbs, run_key, wall, record)))
+        self.steps.append(Step(apply=lambda txn: put_trial(txn, dbs, run_key, wall, record), future=future))
 
     def update_episode(self, episode: Episode, future: Future[Any] | None, *, seal: bool = False) -> None:
         cold.encode_episode(episode, 0)  # what cannot be encoded fails here, before the transaction
@@ -197,8 +197,21 @@ def put_exchange(txn: Any, exchanges: Any, key: bytes, record: bytes) -> None:
         txn.put(key, record, db=exchanges)
 
 
+def put_check(txn: Any, dbs: dict[str, Any], run_key: int, record: bytes) -> None:
+    _refuse_gone(txn, dbs, run_key)
+    txn.put(u64(run_key), record, db=dbs["checks"])
+    txn.put(META_LAST_CHECK, u64(run_key), db=dbs["meta"])
+
+
+def _refuse_gone(txn: Any, dbs: dict[str, Any], run_key: int) -> None:
+    # `rm` and `gc` may have come between the reading of the run and this: what is said of no run is damage.
+    if txn.get(u64(run_key), db=dbs["runs"]) is None:
+        raise UnknownAddress("the run was removed meanwhile")
+
+
 def put_trial(txn: Any, dbs: dict[str, Any], run_key: int, wall: int, record: bytes) -> None:
     """Under the next free number of its instant; applied again after a failed commit it is still there once."""
+    _refuse_gone(txn, dbs, run_key)
     last = -1
     for key in keys_under(txn, dbs["trials"], trial_key(run_key, wall, 0)[:16]):
         if bytes(txn.get(key, db=dbs["trials"])) == record:

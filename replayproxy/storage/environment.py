@@ -170,16 +170,17 @@ class Environment:
 
     def complete(self) -> None:
         """Makes of an earlier version's store one of this. For writers: reading changes no byte."""
-        for name in LATER - set(self.dbs):
-            try:
-                self.dbs[name] = self.env.open_db(name.encode())
-            except lmdb.Error as error:
-                raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
+        missing = LATER - set(self.dbs)
         with self.reading() as txn:
             known = int.from_bytes(txn.get(META_FORMAT, db=self.dbs["meta"]) or b"", "big")
-        if known < FORMAT:
-            with self.changing() as txn:
-                txn.put(META_FORMAT, FORMAT.to_bytes(4, "big"), db=self.dbs["meta"])
+        if not missing and known >= FORMAT:
+            return
+        # In a transaction that asks whether the file is still the store: one commit into a file that `gc` has replaced,
+        # and the lock file that both share would make an empty store of the new one.
+        with self.changing() as txn:
+            made = {name: self.env.open_db(name.encode(), txn=txn) for name in missing}
+            txn.put(META_FORMAT, max(known, FORMAT).to_bytes(4, "big"), db=self.dbs["meta"])
+        self.dbs.update(made)
 
     def moved(self) -> bool:
         """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
@@ -280,18 +281,21 @@ def _filled_up(directory: Path) -> bool:
 
 def _opened(directory: Path, *, create: bool) -> Environment:
     readonly = not create and not _writable(directory)
-    env = _lmdb(directory, create=create, readonly=readonly)
-    try:
-        dbs = _databases(directory, env, create=create)
-    except lmdb.Error as error:
-        env.close()
-        raise StoreTrouble(f"{directory} cannot be opened: {error}", hint="replayproxy fsck") from error
-    except BaseException:
-        env.close()
-        raise
-    return Environment(
-        path=directory, env=env, dbs=dbs, readonly=readonly, identity=identity_of(directory), pid=os.getpid()
-    )
+    while True:
+        identity = identity_of(directory) if (directory / DATA_FILE).exists() else ()
+        env = _lmdb(directory, create=create, readonly=readonly)
+        try:
+            dbs = _databases(directory, env, create=create)
+            found = identity_of(directory)
+        except (lmdb.Error, OSError) as error:
+            env.close()
+            raise StoreTrouble(f"{directory} cannot be opened: {error}", hint="replayproxy fsck") from error
+        except BaseException:
+            env.close()
+            raise
+        if found == (identity or found):
+            return Environment(path=directory, env=env, dbs=dbs, readonly=readonly, identity=found, pid=os.getpid())
+        env.close()  # `gc` put another file there while this waited for it: what is mapped is the old one
 
 
 def _writable(directory: Path) -> bool:

@@ -80,12 +80,12 @@ class Intake:
         self._given.add(name)
         made = replace(episode, key=self._numbers.next(), run_key=run.key)
         key = episode_key(run.key, made.key)
-        self.put("episodes", key, cold.encode_episode(made, self._numbers.session))
         if u64(run.key) in self._runs:  # it is as little seen as its run, name and all
             self.put("episode-names", name, u64(made.key))
-        else:
+        else:  # hidden first: a commit may come between any two of these
             self._hide(key)
             self._names.append(("episode-names", name, u64(made.key), f"an episode named {run.name}/{episode.name}"))
+        self.put("episodes", key, cold.encode_episode(made, self._numbers.session))
         return made
 
     def update_run(self, run: Run) -> None:

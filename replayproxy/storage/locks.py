@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from replayproxy.errors import StoreTrouble
@@ -49,7 +49,9 @@ def share(directory: Path) -> int:
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Nobody writes, and nobody begins to, while it holds. StoreTrouble when somebody writes already."""
-    recorder = take_recorder(directory)
+    recorder = _recorder(directory)
+    with suppress(OSError):  # on a full disk this is what makes room: who comes second gets no pid
+        _sign(recorder)
     held = os.open(directory / WRITERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -96,6 +98,16 @@ def writer_file(session: int) -> str:
 
 def take_recorder(directory: Path) -> int:
     """The lock of the one recorder. Raises StoreTrouble that names the holder."""
+    held = _recorder(directory)
+    try:
+        _sign(held)
+    except OSError as error:
+        os.close(held)
+        raise StoreTrouble(f"{directory} cannot be written to: {(error.strerror or str(error)).lower()}") from error
+    return held
+
+
+def _recorder(directory: Path) -> int:
     path = directory / RECORDER_LOCK
     held = _lock(path)
     if held is None:
@@ -103,13 +115,12 @@ def take_recorder(directory: Path) -> int:
         raise StoreTrouble(
             f"another recorder (pid {pid}) is writing to {directory}", hint="stop it, or record with another --store"
         )
-    try:
-        os.ftruncate(held, 0)
-        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
-    except OSError as error:
-        os.close(held)
-        raise StoreTrouble(f"{directory} cannot be written to: {(error.strerror or str(error)).lower()}") from error
     return held
+
+
+def _sign(held: int) -> None:
+    os.ftruncate(held, 0)
+    os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
 
 
 def drop(descriptor: int) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from replayproxy.core.values import Episode, Run
+from replayproxy.core.values import Episode, Event, Run
 from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.environment import Environment
@@ -132,6 +132,8 @@ class Merger:
                     elif db == "snapshots":
                         reach.snapshot(raw)
                         chain.snapshot(key, raw)
+                    else:
+                        cold.decode(Event, raw)
                 except Broken as broken:
                     raise _damaged(env, where, broken) from broken
                 self._intake.put(db, number + key[8:], raw)
@@ -160,7 +162,10 @@ class Merger:
             *(("trials", u64(made.key) + k[8:], r) for k, r in trials),
         ]:
             if raw is not None:
-                reach.document(raw)
+                try:
+                    reach.document(raw)
+                except Broken as broken:
+                    raise _damaged(env, f"what was judged of run {run.name}", broken) from broken
                 self._intake.put(db, key, raw)
                 self.told.count[db] += 1
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from replayproxy.core.prolly import children
-from replayproxy.core.values import Body, Episode, Run, Snapshot
+from replayproxy.core.values import Body, Episode, Event, Run, Snapshot
 from replayproxy.errors import DamagedRecord
 from replayproxy.storage import cold
 from replayproxy.storage.archive import ArchiveWriter
@@ -53,6 +53,12 @@ class Packer:
             with reader.env.reading() as txn:
                 saved = txn.get(u64(run.key), db=reader.env.dbs["checks"])
                 tried = list(under(txn, reader.env.dbs["trials"], u64(run.key))) if "trials" in reader.env.dbs else []
+            for raw in (saved, *(raw for _, raw in tried)):
+                try:
+                    cold.decode_document(raw) if raw is not None else None
+                except Broken as broken:
+                    told = f"what was judged of {run.name} in {reader.env.path} is damaged: {broken}"
+                    raise DamagedRecord(told, hint="replayproxy fsck") from broken
             if saved is not None:
                 self._put(b"C", key, saved, "checks")
             for at, raw in tried:
@@ -105,6 +111,10 @@ class Packer:
         if stored.seal is not None and (trouble := seal_trouble(stored.seal, chain.seal())):
             raise damaged("", trouble)
         for key, raw in _records(reader, "events", episode):
+            try:
+                cold.decode(Event, raw)
+            except Broken as broken:
+                raise damaged(": an event", broken) from broken
             self._put(b"V", number + key[8:], raw, "events")
 
     def _body(self, reader: Reader, body: Body, damaged: Callable[[object], DamagedRecord]) -> None:

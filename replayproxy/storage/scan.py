@@ -24,12 +24,13 @@ from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.contents import Readable
-from replayproxy.storage.dictionaries import open_dictionary
+from replayproxy.storage.dictionaries import Dictionaries, open_dictionary
 from replayproxy.storage.frame import Broken, NoDictionary, open_blob
 from replayproxy.storage.layout import (
     DATA_FILE,
     META_DICTIONARY,
     META_LAST_CHECK,
+    dictionary_key,
     dictionary_number,
     episode_name_key,
     exchange_order,
@@ -57,6 +58,8 @@ class Scan:
 
     def __init__(self, env: Readable, txn: Any) -> None:
         self._env, self._txn, self._dbs = env, txn, env.dbs
+        # Of the same moment as the records: `gc` may delete one while this reads on.
+        self._shelf = Dictionaries(lambda n: txn.get(dictionary_key(n), db=env.dbs["meta"]))
         self._runs: dict[int, str] = {}
         self._episodes: dict[int, str] = {}
         self._seals: list[Episode] = []
@@ -142,10 +145,11 @@ class Scan:
             if not self._has("runs", key[:8]):
                 yield _damage("episode", where, "its run is not there")
             named = self._txn.get(episode_name_key(run, episode.name), db=self._dbs["episode-names"])
-            if named != key[8:] and not self._has("removed", key):
+            # Names in a removed run lead nobody anywhere: `gc` may have been killed among them.
+            if named != key[8:] and not self._has("removed", key) and not self._has("removed", key[:8]):
                 yield _damage("name", where, "its name leads to another episode, or nowhere")
         for name, key in self._all("episode-names"):
-            if not self._has("episodes", name[:8] + key):
+            if not self._has("episodes", name[:8] + key) and not self._has("removed", name[:8]):
                 shown = name[8:].decode("utf-8", "backslashreplace")
                 where = f"{self._runs.get(number(name[:8]), f'run {number(name[:8])}')}/{shown}"
                 yield _damage("name", where, "the episode it names is not there")
@@ -176,7 +180,7 @@ class Scan:
         for where, seq, key, raw in self._numbered("exchanges"):
             yield from self._orphan(key, where, seq)
             try:
-                exchange = decode_exchange(raw, exchange_order(key), seq, self._env.dictionaries)
+                exchange = decode_exchange(raw, exchange_order(key), seq, self._shelf)
                 if (wrong := wrong_member(exchange)) is not None:
                     raise Broken(f"its {wrong} is of the wrong type")
             except NoDictionary as missing:

@@ -237,17 +237,22 @@ class Writer:
             known = self._known[episode_key] = Known()
         return known
 
-    def put_check(self, run_key: int, document: Mapping[str, Any]) -> None:
-        """Keeps the check document of a run, and that it is the last one."""
-        self._queue.put(Work(lambda batch: batch.check(run_key, document)))
+    def put_check(self, run_key: int, document: Mapping[str, Any]) -> Future[None]:
+        """Keeps the check document of a run, and that it is the last one; resolves once that is on disk, to
+        UnknownAddress where the run is gone."""
+        future: Future[None] = Future()
+        self._queue.put(Work(lambda batch: batch.check(run_key, document, future), future=future))
+        return future
 
-    def put_trial(self, run_key: int, document: Mapping[str, Any]) -> None:
+    def put_trial(self, run_key: int, document: Mapping[str, Any]) -> Future[None]:
         """Keeps what came of sending a finding again (`session.trials`): beside the check, and through the next one.
-        `document["wall"]` is its place in time."""
+        `document["wall"]` is its place in time. Resolves as `put_check`."""
         held = dict(document)
         if not 0 <= int(held["wall"]) <= U64_MAX:
             raise ValueError(f"{held['wall']} is no instant")
-        self._queue.put(Work(lambda batch: batch.trial(run_key, held)))
+        future: Future[None] = Future()
+        self._queue.put(Work(lambda batch: batch.trial(run_key, held, future), future=future))
+        return future
 
     # The queue
 

@@ -235,3 +235,16 @@ def test_when_one_record_cannot_be_written_none_is(nightly: Path, call: Call) ->
         with store.env.writing() as txn, pytest.raises(LookupError, match="no episode 999"):
             annotate_in(txn, store.env.dbs, recorded.key, [*keys[:3], 999], lambda e: replace(e, reward=9.0))
     assert listed(call) == before
+
+
+def test_an_episode_that_is_removed_meanwhile_is_one_line(
+    nightly: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> int:
+        raise LookupError("no episode 3 in run 1")
+
+    monkeypatch.setattr("replayproxy.storage.batch.annotate", gone)
+    path = rollouts(nightly, {"id": "e0", "reward": 2})
+    told = call("annotate", "nightly", str(path), *ON)
+    assert told.code == 2
+    assert "nightly was changed meanwhile (no episode 3 in run 1): nothing is written -> again" in told.err

@@ -57,3 +57,11 @@ def test_skew_says_by_how_much_clocks_may_differ(
     b = made(tmp_path / "b", "n2", "late", 100.5, monkeypatch)
     option = [] if skew is None else ["--skew", skew]
     assert main.run(["show", "latest", "--store", str(a), "--store", str(b), *option]) == code
+
+
+def test_two_names_of_one_directory_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = made(tmp_path / "a", "n1", "only", 1, monkeypatch)
+    (tmp_path / "link").symlink_to(a)
+    with looking((a, a / ".." / "a", tmp_path / "link")) as stores:
+        assert [one.name for _, one in stores.runs()] == ["only"]
+        assert stores.find("only").resolved.run.name == "only"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import random
 import signal
 import subprocess
@@ -12,8 +13,9 @@ import pytest
 
 from replayproxy.core import prolly
 from replayproxy.core.values import EpisodeState
-from replayproxy.errors import StoreTrouble
+from replayproxy.errors import StoreTrouble, UnknownAddress
 from replayproxy.storage import gc, locks, open_store
+from replayproxy.storage.environment import Environment
 from replayproxy.storage.gc import collect
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.layout import COPY_FILE
@@ -340,3 +342,136 @@ def test_a_file_that_only_lacks_unused_pages_is_filled_up_and_another_one_refuse
     assert "is cut" in refused
     assert data.stat().st_size == (pages - lost) * 4096, "what is refused is left as it is"
     assert mended > 0
+
+
+OPENED = """
+import sys
+from pathlib import Path
+from replayproxy.storage import open_store
+from replayproxy.testing import run
+with open_store(Path(sys.argv[1])) as store:
+    print("open", flush=True)
+    if sys.stdin.readline():
+        try:
+            writer = store.writer()
+            writer.open_run(run("late"))
+            writer.close()
+            print("written", flush=True)
+        except Exception as error:
+            print(error, flush=True)
+        sys.stdin.readline()
+"""
+
+
+def opened(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", OPENED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def turn(child: subprocess.Popen[str]) -> str:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    return child.stdout.readline()
+
+
+def test_who_opens_the_store_while_the_file_is_written_anew_gets_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening waits for the transaction that `gc` holds, with the old file mapped already."""
+    fill(tmp_path / "s")
+    remove(tmp_path / "s", "r0")
+    waiting: list[subprocess.Popen[str]] = []
+    real = gc._refuse_unlike
+
+    def copied(env: Environment, txn: object, copy: Path) -> None:
+        real(env, txn, copy)
+        waiting.append(opened(tmp_path / "s"))
+        deadline = time.monotonic() + 20
+        while "data.mdb" not in Path(f"/proc/{waiting[0].pid}/maps").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    monkeypatch.setattr(gc, "_refuse_unlike", copied)
+    collect(tmp_path / "s")
+    with waiting[0] as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        assert turn(child) == "written\n"
+        turn(child)
+    with open_store(tmp_path / "s") as store:
+        assert [one.name for one in store.reader().runs()] == ["r1", "r2", "late"]
+    assert verify(tmp_path / "s").damaged == []
+
+
+def test_who_had_an_older_store_open_makes_no_empty_store_of_the_new_file(tmp_path: Path) -> None:
+    """One commit into the old file, and the lock file that both share points to the empty meta page of the new one."""
+    fill(tmp_path / "s")
+    remove(tmp_path / "s", "r0")
+    with open_store(tmp_path / "s") as store, store.env.writing() as txn:
+        txn.drop(store.env.dbs["machines"])
+    with opened(tmp_path / "s") as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        assert collect(tmp_path / "s").count["runs"] == 1
+        assert "replaced while it was open" in turn(child)
+        assert content(tmp_path / "s").keys() == {f"r{r}/e{e}" for r in (1, 2) for e in range(4)}
+        turn(child)
+
+
+def test_ended_between_the_episodes_of_a_run_and_their_names_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "s", runs=2)
+    remove(tmp_path / "s", "r0")
+
+    def ended(env: Environment, db: str, prefix: bytes) -> int:
+        if db == "episode-names":
+            raise KeyboardInterrupt
+        return real(env, db, prefix)
+
+    real = gc._all_under
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(gc, "_all_under", ended)
+        collect(tmp_path / "s")
+    assert verify(tmp_path / "s").damaged == []
+    assert collect(tmp_path / "s").count["runs"] == 1
+    assert verify(tmp_path / "s").damaged == []
+
+
+def test_what_is_said_of_a_run_that_is_gone_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept, it would be damage, and no `gc` would run any more."""
+    fill(tmp_path / "s", runs=2)
+    monkeypatch.setattr(gc, "SPARE", 1.0)  # the file stays: whoever has it open may write
+    with open_store(tmp_path / "s") as store:
+        gone = store.reader().run("r0")
+        remove(tmp_path / "s", "r0")
+        collect(tmp_path / "s")
+        writer = store.writer(exclusive=False)
+        for told in (writer.put_trial(gone.key, {"wall": 5}), writer.put_check(gone.key, {"findings": []})):
+            with pytest.raises(UnknownAddress, match="removed meanwhile"):
+                told.result(9)
+        writer.close()
+    assert verify(tmp_path / "s").damaged == []
+    assert +collect(tmp_path / "s").count == Counter()
+
+
+def test_on_a_disk_without_a_single_free_block_it_deletes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it deletes first may be what it needs: pages that the file has free already."""
+    fill(tmp_path / "s")
+    remove(tmp_path / "s", "r0")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("replayproxy.storage.locks.os.pwrite", full)
+    monkeypatch.setattr(gc.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
+    assert collect(tmp_path / "s").count["runs"] == 1
+    with open_store(tmp_path / "s") as store, pytest.raises(StoreTrouble, match="no space left on device"):
+        store.writer()

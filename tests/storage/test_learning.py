@@ -6,6 +6,8 @@ import io
 import os
 import random
 import string
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,6 +27,7 @@ from replayproxy.storage.intake import Intake
 from replayproxy.storage.layout import FORMAT, dictionary_key
 from replayproxy.storage.packing import Packer
 from replayproxy.storage.reader import Reader
+from replayproxy.storage.scan import Scan
 from replayproxy.storage.unpacking import unpack
 from replayproxy.storage.verify import verify
 from replayproxy.testing import episode, exchange, run
@@ -352,3 +355,27 @@ def test_it_is_trained_in_a_thread_of_its_own_and_close_waits_for_it(
         with store.env.reading() as txn:
             assert numbers(txn, store.env.dbs["meta"]) == []
         assert os.getpid() == store.env.pid
+
+
+COLLECT = """
+import sys
+from pathlib import Path
+from replayproxy.storage.gc import collect
+print(collect(Path(sys.argv[1])).count["dictionaries"])
+"""
+
+
+def test_a_scan_beside_gc_finds_no_damage_in_what_it_reads(tmp_path: Path) -> None:
+    """It reads one moment: the dictionary is of that moment, too."""
+    filled(tmp_path / "s", list(traffic(300)), [])
+    with open_store(tmp_path / "s") as store:
+        writer = store.writer(exclusive=False)
+        writer.remove(store.reader().run("r").key)
+        writer.close()
+    with open_store(tmp_path / "s") as store, store.env.reading() as txn:
+        scan = Scan(store.env, txn)
+        assert [*scan.runs(), *scan.episodes()] == []
+        done = subprocess.run([sys.executable, "-c", COLLECT, str(store.path)], capture_output=True, text=True)
+        assert done.stdout == "1\n"
+        assert list(scan.exchanges()) == []
+        assert scan.read["exchanges"] == 300

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import random
 import shutil
 from dataclasses import replace
@@ -9,11 +10,13 @@ import pytest
 
 from replayproxy.core import prolly
 from replayproxy.core.canonical import digest
-from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Run
+from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Event, Run
 from replayproxy.errors import DamagedRecord, StoreTrouble, WrongUsage
 from replayproxy.storage import open_store
+from replayproxy.storage.archive import ArchiveWriter
 from replayproxy.storage.gc import collect
 from replayproxy.storage.merging import Merged, Merger
+from replayproxy.storage.packing import Packer
 from replayproxy.storage.verify import verify
 from replayproxy.testing import episode, exchange, run, snapshot
 
@@ -197,3 +200,23 @@ def test_a_name_that_somebody_takes_meanwhile_leaves_all_as_it_was(tmp_path: Pat
             merger.publish()
         listed: list[Run] = target.reader().runs()
         assert [one.name for one in listed] == ["two"]
+
+
+@pytest.mark.parametrize("db", ["checks", "trials", "events", "machines", "runs", "episodes"])
+def test_a_damaged_record_of_any_kind_is_named_and_nothing_is_taken(tmp_path: Path, db: str) -> None:
+    record(tmp_path / "a", "n1", "one")
+    with open_store(tmp_path / "a") as store:
+        writer, reader = store.writer(), store.reader()
+        writer.put_event(reader.episode(reader.run("one"), "e0").key, Event(at=1, wall=1, kind="note", detail={}))
+        writer.close()
+        with store.env.writing() as txn, txn.cursor(store.env.dbs[db]) as at:
+            assert at.first()
+            at.put(at.key(), at.value()[:-1] + bytes((at.value()[-1] ^ 1,)))
+    with pytest.raises(DamagedRecord, match="checksum does not fit"):
+        merge(tmp_path / "c", tmp_path / "a")
+    assert content(tmp_path / "c") == {}
+    with open_store(tmp_path / "a") as store, pytest.raises(DamagedRecord, match="checksum does not fit"):
+        reader = store.reader()
+        made = reader.run("one")
+        reader.machine(made)
+        Packer(ArchiveWriter(io.BytesIO())).run(reader, made, reader.episodes(made), whole=True)
