@@ -264,9 +264,8 @@ def _filled_up(directory: Path) -> bool:
     inside says (`verify` does not look into the values that have pages of their own).
     """
     try:
-        if locks.living(directory):
-            return False
-        with (directory / DATA_FILE).open("r+b") as data:
+        # Of an import, or a gc, that is between the two, the file grows while this reads.
+        with locks.alone(directory), (directory / DATA_FILE).open("r+b") as data:
             size = os.fstat(data.fileno()).st_size
             page, _ = metas(data)
             verifier = importlib.import_module("lmdb.verify")._Verifier(data, size)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -85,7 +87,7 @@ def _refuse_damaged(directory: Path) -> None:
         first = damaged[0]
         raise StoreTrouble(
             f"{directory} is damaged ({first['kind']} {first['address']}: {first['why']}), and gc would make it worse",
-            hint="replayproxy fsck",
+            hint="replayproxy fsck; rm what it names, and merge the store into a new one",
         )
 
 
@@ -208,6 +210,7 @@ def _rewritten(env: Environment) -> str:
         copy = env.path / COPY_FILE
         try:
             with os.fdopen(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as out:
+                _owned_alike(env.path / DATA_FILE, out)
                 env.env.copyfd(out.fileno(), compact=True)
                 _continue(out, env.env.info()["last_txnid"])
                 out.flush()
@@ -220,9 +223,17 @@ def _rewritten(env: Environment) -> str:
     return ""
 
 
+def _owned_alike(old: Path, out: BinaryIO) -> None:
+    # Others may share the store, by their group or as its owner: root's gc must not take it from them.
+    had = old.stat()
+    with suppress(PermissionError):
+        os.fchown(out.fileno(), had.st_uid, had.st_gid)
+    os.fchmod(out.fileno(), stat.S_IMODE(had.st_mode))
+
+
 def _used(env: Environment, txn: Any) -> int:
     stats = [txn.stat(db) for db in env.dbs.values()] + [env.env.stat()]
-    return 2 + sum(int(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) for stat in stats)
+    return 2 + sum(int(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]) for one in stats)
 
 
 def _continue(out: BinaryIO, txn: int) -> None:

@@ -23,7 +23,7 @@ from replayproxy.core.values import (
     Snapshot,
     Trace,
 )
-from replayproxy.errors import DamagedRecord, UnknownAddress
+from replayproxy.errors import DamagedRecord, Problem, UnknownAddress
 from replayproxy.storage import cold
 from replayproxy.storage.codec import bodies_of, decode_exchange
 from replayproxy.storage.contents import Contents
@@ -130,7 +130,10 @@ class Reader(Contents):
             return sum(1 for _ in keys_under(txn, self._env.dbs["exchanges"], u64(episode.key)))
 
     def exchanges(self, episode: Episode, *, bodies: int = 0) -> Iterator[Exchange]:
-        """In order, numbered from 1. Bodies of at most `bodies` bytes that lie apart are loaded. Memory stays flat."""
+        """In order, numbered from 1. Bodies of at most `bodies` bytes that lie apart are loaded. Memory stays flat.
+
+        A sealed episode that lacks some raises at its end: DamagedRecord, or UnknownAddress where it was removed meanwhile.
+        """
         seq, start = 0, u64(episode.key)
         while True:
             with self._env.reading() as txn:
@@ -139,8 +142,10 @@ class Reader(Contents):
                 seq += 1
                 yield self._exchange(episode, key, raw, seq, bodies)
             if len(records) < AT_ONCE:
-                return
+                break
             start = records[-1][0] + b"\0"
+        if episode.seal is not None and seq < episode.seal.exchanges:
+            raise self._lacking(episode, f"it was sealed with {episode.seal.exchanges} exchanges, {seq} are there")
 
     def _records(self, txn: Any, episode: Episode, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         prefix = u64(episode.key)
@@ -241,8 +246,17 @@ class Reader(Contents):
         read = [self._exchange(episode, key, raw, seq, bodies) for seq, (key, raw) in enumerate(exchanges, 1)]
         shots = self._snapshots(episode, snapshots, [key for key, _ in exchanges])
         if episode.seal is not None and (trouble := seal_trouble(episode.seal, chain.seal())):
-            raise self._damaged(f"{run.name}/{episode.name}", trouble)
+            raise self._lacking(episode, trouble)
         return Trace(run=run, episode=episode, exchanges=read, snapshots=shots, events=self.events(episode))
+
+    def _lacking(self, episode: Episode, trouble: str) -> Problem:
+        key, removed = episode_key(episode.run_key, episode.key), self._env.dbs["removed"]
+        with self._env.reading() as txn:
+            there = txn.get(key, db=self._env.dbs["episodes"]) is not None
+            marked = txn.get(key, db=removed) is not None or txn.get(key[:8], db=removed) is not None
+        if there and not marked:
+            return self._damaged(self.address(episode), trouble)
+        return UnknownAddress(f"{episode.name} was removed from {self._env.path} while it was read")
 
     def machine(self, run: Run) -> Machine | None:
         """Which machine recorded a run; None where that was not kept: before there was a place for it, or imported."""

@@ -13,7 +13,7 @@ import pytest
 
 from replayproxy.core import prolly
 from replayproxy.core.values import EpisodeState
-from replayproxy.errors import StoreTrouble, UnknownAddress
+from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress
 from replayproxy.storage import gc, locks, open_store
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.gc import collect
@@ -189,7 +189,7 @@ def test_a_damaged_store_is_left_as_it_is(tmp_path: Path) -> None:
         assert at.last()
         at.put(at.key(), at.value()[:-1] + bytes((at.value()[-1] ^ 1,)))
     before = (tmp_path / "s/data.mdb").read_bytes()
-    with pytest.raises(StoreTrouble, match=r"is damaged \(exchange r1/e3#3"):
+    with pytest.raises(StoreTrouble, match=r"is damaged \(exchange r1/e3#3.* merge the store into a new one"):
         collect(tmp_path / "s")
     assert (tmp_path / "s/data.mdb").read_bytes() == before
 
@@ -475,3 +475,62 @@ def test_on_a_disk_without_a_single_free_block_it_deletes_all_the_same(
     assert collect(tmp_path / "s").count["runs"] == 1
     with open_store(tmp_path / "s") as store, pytest.raises(StoreTrouble, match="no space left on device"):
         store.writer()
+
+
+def test_the_new_file_belongs_to_whom_the_old_one_belonged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "s")
+    remove(tmp_path / "s", "r0")
+    data = tmp_path / "s/data.mdb"
+    data.chmod(0o660)
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(gc.os, "fchown", lambda _, user, group: given.append((user, group)))
+    before = data.stat()
+    collect(tmp_path / "s")
+    after = data.stat()
+    assert after.st_ino != before.st_ino
+    assert after.st_mode == before.st_mode
+    assert given == [(before.st_uid, before.st_gid)]
+
+
+def test_while_somebody_writes_a_short_file_is_not_made_longer(tmp_path: Path) -> None:
+    """An import, or a gc, may be between its commit and that: the file grows while another one reads it."""
+    fill(tmp_path / "s", runs=2, episodes=1)
+    remove(tmp_path / "s", "r0", "r1")
+    data = tmp_path / "s/data.mdb"
+    whole = data.stat().st_size
+    with data.open("r+b") as file:
+        file.truncate(whole - 4096)
+    held = locks.share(tmp_path / "s")
+    with pytest.raises(StoreTrouble, match="is cut"):
+        open_store(tmp_path / "s")
+    assert data.stat().st_size == whole - 4096
+    locks.drop(held)
+    open_store(tmp_path / "s").close()
+    assert data.stat().st_size == whole
+
+
+def test_an_episode_that_goes_while_it_is_read_is_not_taken_for_a_shorter_one(tmp_path: Path) -> None:
+    fill(tmp_path / "s", runs=2, episodes=1, exchanges=100)
+    with open_store(tmp_path / "s") as store:
+        reader = store.reader()
+        made = reader.run("r0")
+        (rollout,) = reader.episodes(made)
+        reading = reader.exchanges(rollout)
+        next(reading)
+        remove(tmp_path / "s", "r0")
+        collect(tmp_path / "s")
+        with pytest.raises(UnknownAddress, match=r"e0 was removed from .* while it was read"):
+            list(reading)
+        with pytest.raises(UnknownAddress, match="while it was read"):
+            reader.trace(made, rollout)
+
+
+def test_a_sealed_episode_that_lacks_exchanges_is_damaged_for_whoever_reads_them_one_by_one(tmp_path: Path) -> None:
+    fill(tmp_path / "s", runs=1, episodes=1)
+    with open_store(tmp_path / "s") as store:
+        with store.env.writing() as txn, txn.cursor(store.env.dbs["exchanges"]) as at:
+            assert at.last()
+            at.delete()
+        reader = store.reader()
+        with pytest.raises(DamagedRecord, match="sealed with 3 exchanges, 2 are there"):
+            list(reader.exchanges(reader.episode(reader.run("r0"), "e0")))
