@@ -132,7 +132,7 @@ class Reader(Contents):
     def exchanges(self, episode: Episode, *, bodies: int = 0) -> Iterator[Exchange]:
         """In order, numbered from 1. Bodies of at most `bodies` bytes that lie apart are loaded. Memory stays flat.
 
-        A sealed episode that lacks some raises at its end: DamagedRecord, or UnknownAddress where it was removed meanwhile.
+        A sealed episode that lacks some raises at its end: DamagedRecord, or UnknownAddress where it was removed.
         """
         seq, start = 0, u64(episode.key)
         while True:
