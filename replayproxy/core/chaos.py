@@ -33,6 +33,7 @@ _RULE = re.compile(
     r"(?:(latency) +(\d+(?:\.\d+)?)(ms|s)|(reset)|(truncate) +(\d+)|(status) +(5\d\d))"
     r"(?: +(\d+(?:\.\d+)?)%)?(?: +(\S.*))?"
 )
+_MOST = 1e12
 _HINT = '"latency 250ms 10% GET /deals/*", "reset 5%", "truncate 120 POST /export", "status 503 20%"'
 
 
@@ -94,6 +95,8 @@ def _parse(text: str) -> ChaosRule:
     value = float(time) / (1000 if unit == "ms" else 1) if latency else float(size or code or 0)
     if share is not None and float(share) > 100:
         raise WrongUsage(f"--chaos {text!r}: {share}% is more than all", hint=_HINT)
+    if value > _MOST:
+        raise WrongUsage(f"--chaos {text!r}: that is no amount", hint=_HINT)
     try:
         pattern = endpoint(at or "")
     except ValueError as wrong:

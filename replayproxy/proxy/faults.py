@@ -46,20 +46,25 @@ def _answer(flow: http.HTTPFlow, live: Live, status: int) -> None:
     reason = HTTPStatus(status).phrase.encode() if status in set(HTTPStatus) else b""
     version, now = b"HTTP/1.1", time.time()
     live.answer_head(Response(status=status, reason=reason, version=version, fields=fields, body=None))
-    flow.response = http.Response(version, status, reason, http.Headers(fields), body, None, now, now)
+    content = problems.content(flow.request.data.method, body)
+    flow.response = http.Response(version, status, reason, http.Headers(fields), content, None, now, now)
 
 
-async def delayed(live: Live) -> None:
-    """Returns when the request may go on."""
+async def delayed(flow: http.HTTPFlow, live: Live) -> bool:
+    """Returns when the request may go on. False: its episode has ended meanwhile, so it goes nowhere. Its effect would
+    be found in another episode, and its exchange says that it was never sent."""
     fault = _fault(live, LATENCY)
     if fault is None or live.ended:
-        return
+        return True
     live.notes.append(fault.note)
     live.busy = True
     try:
         await asyncio.sleep(fault.value)
     finally:
         live.busy = False
+    if live.ended and flow.killable:
+        flow.kill()
+    return not live.ended
 
 
 def ends_here(flow: http.HTTPFlow, live: Live) -> bool:

@@ -37,10 +37,14 @@ CLOSING_SECONDS = 2.2
 LEAVING_SECONDS = 1.0
 """For a worker that has closed its end to be gone."""
 
+ANSWER_SECONDS = 15.0
+"""For a worker to do what it was told. One that stands still for longer would hold up every episode; it is killed."""
+
 HANDED_AT_ONCE = 16
 """Listening sockets on their way to one worker: the system lets only some hundred be under way, and then would wait."""
 
-PROGRAM = (sys.executable, "-m", "replayproxy.proxy.worker")
+PROGRAM = (sys.executable, "-P", "-m", "replayproxy.proxy.worker")
+"""-P: a `queue.py` in the directory where somebody records is none of ours."""
 
 
 @dataclass(slots=True, eq=False)
@@ -184,8 +188,7 @@ class Fleet:
         try:
             code = await asyncio.wait_for(seat.process.wait(), LEAVING_SECONDS)
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                seat.process.kill()
+            _kill(seat)
             code = await seat.process.wait()
         seat.sockets.close()
         why = f"worker {seat.number} {_ended(code)}"
@@ -261,14 +264,21 @@ class Fleet:
         seat.told.add(shared.number)
         async with seat.handing:
             if not seat.gone.is_set() and shared.listener in self._shared:
-                socket.send_fds(seat.sockets, [b"."], [shared.sock.fileno()])
+                try:
+                    socket.send_fds(seat.sockets, [b"."], [shared.sock.fileno()])
+                except OSError:  # it has just ended, and its end has not been heard of
+                    _kill(seat)
+                    return
                 await self._tell(seat, Word.LISTEN, Word.LISTENS, *shared.said)
 
     async def _tell(self, seat: Seat, word: Word, answer: Word, number: int, *more: Any) -> None:
         """Waits until the worker has done so, or is gone."""
         ack = seat.acks[int(answer), number] = asyncio.get_running_loop().create_future()
         seat.channel.say(word, number, *more)
-        await ack
+        _, late = await asyncio.wait([ack], timeout=ANSWER_SECONDS)
+        if late:
+            _kill(seat)
+            await ack
 
     async def unlisten(self, listener: Listener) -> None:
         """Nobody accepts there any more when it returns; connections that exist go on."""
@@ -290,7 +300,16 @@ class Fleet:
             if numbers:
                 seat.channel.say(Word.RELEASE, numbers, streams_only, now=True)
                 count += len(numbers)
+                if not streams_only:
+                    self._spawn(self._insist(seat, numbers))
         return count
+
+    async def _insist(self, seat: Seat, numbers: list[int]) -> None:
+        """What was released is over soon, or its worker stands still."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(seat.gone.wait(), ANSWER_SECONDS)
+        if not seat.gone.is_set() and seat.link.in_flight().keys() & set(numbers):
+            _kill(seat)
 
     async def stop(self, grace: float = 5.0) -> None:
         """As `ProxyEngine.stop`. A worker that does not end by itself is killed, and what it had under way LOST."""
@@ -308,13 +327,18 @@ class Fleet:
             await asyncio.wait(ends, timeout=min(grace, LONGEST_STOP) + CLOSING_SECONDS)
         for seat in seats:
             if not seat.gone.is_set():
-                with suppress(ProcessLookupError):
-                    seat.process.kill()
+                _kill(seat)
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=1.5)
             for task in late:
                 task.cancel()
         self._stopped = True
+
+
+def _kill(seat: Seat) -> None:
+    """It is then with it as with one that anybody killed: `_watch` sees to the rest."""
+    with suppress(ProcessLookupError):
+        seat.process.kill()
 
 
 def _ended(code: int) -> str:

@@ -46,6 +46,11 @@ def problem(status: int, outcome: Outcome, detail: str) -> tuple[Fields, bytes]:
     return fields, body
 
 
+def content(method: bytes, body: bytes) -> bytes:
+    """What follows the head of an own answer: nothing where only the head was asked for."""
+    return b"" if method.upper() == b"HEAD" else body
+
+
 def assembled(status: int, outcome: Outcome, detail: str) -> bytes:
     """The whole answer as bytes of HTTP/1.1."""
     fields, body = problem(status, outcome, detail)

@@ -114,8 +114,8 @@ class RecordAddon:
             return
         if is_long(data.headers.fields) or (flow.request.is_http2 and is_open_ended(data.method, data.headers.fields)):
             flow.request.stream = live.request_tee
-            await delayed(live)
-            await self._before_forward(live, live.head)
+            if await delayed(flow, live):
+                await self._before_forward(live, live.head)
 
     async def _arrive(self, route: Route, marks: heads.Marks, method: bytes, at: int) -> Ticket | None:
         try:
@@ -204,7 +204,8 @@ class RecordAddon:
         fields, body = problems.problem(status, Outcome.LOCAL, why)
         now = time.time()
         reason = problems.phrase(status)
-        flow.response = http.Response(b"HTTP/1.1", status, reason, http.Headers(fields), body, None, now, now)
+        content = problems.content(flow.request.data.method, body)
+        flow.response = http.Response(b"HTTP/1.1", status, reason, http.Headers(fields), content, None, now, now)
         return True
 
     async def _before_forward(self, live: Live, request: Request) -> None:
@@ -229,8 +230,8 @@ class RecordAddon:
         live.request_complete(flow.request.trailers.fields if flow.request.trailers else ())
         if _loses_trailers(flow):
             live.notes.append("request-trailers-not-carried")
-        if not streamed and live.local is None:
-            await delayed(live)
+        if not streamed and live.local is None and not await delayed(flow, live):
+            return
         if ends_here(flow, live):
             return
         if not streamed and live.local is None:

@@ -125,8 +125,9 @@ async def work(channel: int, sockets: int) -> None:
 
 
 def main() -> None:
-    # A terminal's Ctrl-C reaches every process; when to end, the recorder says.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal's Ctrl-C and a service manager's SIGTERM reach every process; when to end, the recorder says.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     asyncio.run(work(int(sys.argv[1]), int(sys.argv[2])))
 
 

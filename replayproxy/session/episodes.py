@@ -221,7 +221,9 @@ class Episodes:
         self.engine.release(ours, streams_only=True)
         if not await live.settle(_left(deadline, SETTLE)):
             self.engine.release(ours)
-            await live.settle(STREAMS_SETTLE)  # workers have to be asked, and answer at once
+            # Workers have to be asked; one that stands still is killed meanwhile, and what it carried is lost by name.
+            if not await live.settle(_left(deadline, SETTLE)):
+                self.recording.ledger.mark_fault(live, f"{len(live.flights)} exchanges did not end with the episode")
 
     async def _seal(self, live: Live) -> Episode:
         """Everything of the episode is on disk when it returns, or it is incomplete and says why."""

@@ -41,7 +41,7 @@ class Verdicts:
 
     def __init__(
         self, *, store: Path, run: str, config: Path | None, on_told: Callable[[Mapping[str, Any]], None] | None = None,
-        program: tuple[str, ...] = (sys.executable, "-m", "replayproxy.session.verdict_worker"),
+        program: tuple[str, ...] = (sys.executable, "-P", "-m", "replayproxy.session.verdict_worker"),
     ) -> None:  # fmt: skip
         self._first = {"store": str(store), "run": run, "config": str(config) if config else None}
         self._on_told = on_told

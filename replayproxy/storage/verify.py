@@ -59,7 +59,7 @@ class _Said:
 
 
 def _scan(path: Path, skipped: list[str]) -> _Said:
-    command = [sys.executable, "-m", "replayproxy.storage.scan", str(path)]
+    command = [sys.executable, "-P", "-m", "replayproxy.storage.scan", str(path)]
     command += [part for stage in skipped for part in ("--skip", stage)]
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None

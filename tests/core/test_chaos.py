@@ -49,6 +49,7 @@ def test_a_rule_is_a_fault_a_share_and_the_requests_that_it_is_about(text: str, 
     [
         "", "503", "status 404", "status 200", "latency", "latency soon", "truncate -1", "reset 120%", "explode 5%",
         "reset 5% get", "reset 5% GET deals",
+        f"latency {'9' * 400}s", f"truncate {'9' * 400}",
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_rule_is_refused_with_an_example(text: str) -> None:

@@ -145,3 +145,29 @@ async def test_an_answer_that_is_no_longer_than_that_passes_whole_and_nothing_wa
     assert await agent.ask(GET) == WHOLE
     assert await agent.ask(GET) == WHOLE
     assert (await w.scribe.exchange()).injected == ""
+
+
+async def test_a_status_that_answers_a_head_has_no_body(faulty: Faulty) -> None:
+    w, faults = faulty
+    _, _, agent = await w.between(says(OK))
+    faults.append(Fault("status", 503, "status 503"))
+    await agent.send(GET.replace(b"GET", b"HEAD", 1))
+    got = await agent.read_to_end()
+    assert got.startswith(b"HTTP/1.1 503 ")
+    assert got.endswith(b"\r\n\r\n")
+    assert (body_of(await w.scribe.exchange()), got.count(b"\r\n\r\n")) == (b"", 1)
+
+
+@pytest.mark.parametrize("head", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["whole", "streamed"])
+async def test_what_latency_held_beyond_the_end_of_its_episode_is_not_sent(faulty: Faulty, head: bytes) -> None:
+    w, faults = faulty
+    environment, listener, agent = await w.between(says(OK))
+    faults.append(Fault("latency", 0.4, "latency 400ms"))
+    await agent.send(POST if not head else b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n")
+    await asyncio.sleep(0.1)
+    assert w.engine.release(lambda ticket: True) == 1
+    exchange = await w.scribe.exchange()
+    assert (exchange.outcome, exchange.times.fwd) == (Outcome.OPEN_AT_END, None)
+    assert await agent.read_to_end() == b""
+    assert environment.requests == []
+    assert await (await w.agent(listener)).ask(GET) == OK

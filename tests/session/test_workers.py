@@ -396,3 +396,108 @@ async def test_a_worker_whose_recorder_is_gone_ends(world: World) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, 0)
             raise AssertionError("it is still there")
+
+
+async def test_a_worker_that_stands_still_is_replaced_and_holds_up_no_episode(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from replayproxy.proxy import fleet as fleets
+    from replayproxy.session import episodes
+
+    monkeypatch.setattr(fleets, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(episodes, "STREAMS_SETTLE", 0.3)
+    monkeypatch.setattr(episodes, "SETTLE", 5.0)
+    said: list[str] = []
+    world.delay = 1.0
+    async with world.recorder(said) as one, aiohttp.ClientSession() as http:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        async with http.post(f"{one.control}/v1/episodes", json={"episode": "e"}) as opened:
+            agents = await crowd((await opened.json())["urls"]["app"])
+        asking = [asyncio.ensure_future(agent.ask(f"/{n}")) for n, agent in enumerate(agents)]
+        await until(lambda: len(world.seen) == len(agents))
+        stands = fleet.pids[0]
+        os.kill(stands, signal.SIGSTOP)
+        async with asyncio.timeout(30), http.post(f"{one.control}/v1/episodes/e/end", json={}) as ended:
+            assert (await ended.json())["state"] == "sealed"
+        await asyncio.gather(*asking, return_exceptions=True)
+        await until(lambda: fleet.ready == WORKERS)
+        stands = fleet.pids[0]
+        os.kill(stands, signal.SIGSTOP)
+        wanted = {"episode": "p", "url_style": "port"}
+        async with asyncio.timeout(30), http.post(f"{one.control}/v1/episodes", json=wanted) as opened:
+            assert opened.status == 201
+        assert stands not in fleet.pids
+    state, exchanges, _ = world.read("e")
+    assert (state, len(exchanges)) == (EpisodeState.SEALED, len(agents))
+    assert {exchange.outcome for exchange in exchanges if exchange.order[1] == 1} == {Outcome.LOST}
+    assert not one.recording.tally.strays
+    assert len([line for line in said if "was killed by signal 9" in line and "a new one is started" in line]) == 2
+
+
+async def test_an_episode_whose_exchanges_did_not_end_is_incomplete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from replayproxy.session import episodes
+
+    monkeypatch.setattr(episodes, "STREAMS_SETTLE", 0.2)
+    monkeypatch.setattr(episodes, "SETTLE", 0.4)
+    async with world.recorder() as one, aiohttp.ClientSession() as http:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        world.delay = 30.0
+        async with http.post(f"{one.control}/v1/episodes", json={"episode": "e"}) as opened:
+            agent = Agent((await opened.json())["urls"]["app"])
+        await agent.connect()
+        asking = asyncio.ensure_future(agent.ask("/1"))
+        await until(lambda: world.seen)
+        for pid in fleet.pids:
+            os.kill(pid, signal.SIGSTOP)
+        async with http.post(f"{one.control}/v1/episodes/e/end", json={}) as ended:
+            told = await ended.json()
+        assert (told["state"], told["faults"]) == ("incomplete", ["1 exchanges did not end with the episode"])
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+async def test_an_episode_opens_though_a_worker_has_ended_that_very_moment(world: World) -> None:
+    async with world.recorder() as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        os.kill(fleet.pids[0], signal.SIGKILL)
+        # Nothing of the loop runs here: nobody has heard of it.
+        os.waitid(os.P_PID, fleet.pids[0], os.WEXITED | os.WNOWAIT)
+        listener = await fleet.listen("app", world.url)
+        await until(lambda: fleet.ready == WORKERS)
+        agent = Agent(listener.url)
+        await agent.connect()
+        await agent.ask("/1")
+
+
+async def test_a_signal_for_the_whole_group_leaves_the_end_to_the_recorder(world: World) -> None:
+    world.delay = 0.3
+    said: list[str] = []
+    async with world.recorder(said, episode="e") as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        agents = await crowd(one.addresses.plain_urls()["app"], 8)
+        asking = [asyncio.ensure_future(agent.ask(f"/{n}")) for n, agent in enumerate(agents)]
+        await until(lambda: len(world.seen) == 8)
+        for pid in fleet.pids:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(pid, number)
+        await asyncio.gather(*asking)
+    assert said[-1:] == [] or "was killed" not in said[-1]
+    assert {exchange.outcome for exchange in world.read("e")[1]} == {Outcome.ANSWERED}
+
+
+async def test_the_directory_of_a_recording_has_no_say_in_what_its_processes_import(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    async with world.recorder(episode="e", verdicts=True) as one, aiohttp.ClientSession() as http:
+        agents = await crowd(one.addresses.plain_urls()["app"], 1)
+        await agents[0].ask("/1")
+        async with http.post(f"{one.control}/v1/episodes/e/end", json={}) as ended:
+            told = await ended.json()
+    assert (told["state"], "has ended" in str(told)) == ("sealed", False)
