@@ -385,10 +385,11 @@ class Recording:
             self.tally.fault(text)
 
     def room(self) -> bool:
-        return self.writer.ample()
+        # With `--when-full pass` nobody reads slower, nor is told to, with every word of a worker anew.
+        return not self._holds or self.writer.ample()
 
     async def wait_room(self) -> None:
-        while self._holds and not self.writer.ample():  # noqa: ASYNC110 - the room comes from another thread, and seldom
+        while not self.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom
             await asyncio.sleep(FULL_WAIT)
 
 

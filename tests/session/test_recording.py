@@ -285,6 +285,17 @@ async def test_a_full_queue_drops_nothing_silently(kit: Make, monkeypatch: pytes
     await asyncio.wait_for(waiting, 5)
 
 
+async def test_traffic_that_passes_a_full_queue_is_never_told_to_read_slower(
+    kit: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = kit()
+    monkeypatch.setattr(one.writer, "ample", lambda: False)
+    assert not one.recording.room()
+    monkeypatch.setattr(one.recording, "_holds", False)  # --when-full pass
+    assert one.recording.room()
+    await asyncio.wait_for(one.recording.wait_room(), 1)
+
+
 async def test_a_store_that_refuses_an_undeclared_episode_leaves_the_book_as_it_was(
     kit: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
