@@ -211,6 +211,9 @@ class Fleet:
         if self._failures >= TRIES:
             self._desk.fault(None, "mitmproxy", RuntimeError(f"{why}, and no new one could be started"))
             self._say(f"{why}: {how_many}; no new one could be started")
+            if not self._seats:
+                for shared in self._shared.values():
+                    shared.sock.close()  # nobody accepts any more: agents are refused, and do not wait
             return
         self._say(f"{why}: {how_many}; a new one is started")
         try:

@@ -501,3 +501,21 @@ async def test_the_directory_of_a_recording_has_no_say_in_what_its_processes_imp
         async with http.post(f"{one.control}/v1/episodes/e/end", json={}) as ended:
             told = await ended.json()
     assert (told["state"], "has ended" in str(told)) == ("sealed", False)
+
+
+async def test_where_no_worker_can_be_had_any_more_agents_are_refused_and_do_not_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from replayproxy.proxy import fleet as fleets
+
+    said: list[str] = []
+    async with world.recorder(said, episode="e") as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        monkeypatch.setattr(fleets, "PROGRAM", ("false",))
+        for pid in fleet.pids:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not fleet.pids and len([line for line in said if "no new one" in line]) == WORKERS)
+        with pytest.raises(ConnectionRefusedError):
+            await Agent(one.addresses.plain_urls()["app"]).connect()
+    assert world.read("e")[0] is EpisodeState.INCOMPLETE
