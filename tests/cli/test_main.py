@@ -9,7 +9,7 @@ import click
 import pytest
 
 from replayproxy.cli import main as cli_main
-from replayproxy.cli.main import COMMANDS, LATER, run
+from replayproxy.cli.main import COMMANDS, run
 from replayproxy.errors import (
     CannotJudge,
     DamagedRecord,
@@ -85,13 +85,6 @@ def test_with_json_it_is_also_one_document(raising, capsys: pytest.CaptureFixtur
 )
 def test_where_several_codes_apply_the_strongest_wins(codes: tuple[int, ...], code: int) -> None:
     assert worst(*codes) == code
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_a_name_that_is_kept_for_later_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert name not in COMMANDS
-    assert run([name, "x"]) == 2
-    assert "later version" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -253,7 +253,7 @@ def test_damage_is_4(lab: Lab) -> None:
     data = lab.store / "data.mdb"
     size = data.stat().st_size
     with data.open("r+b") as out:
-        out.truncate(size - 4096)
+        out.truncate(size // 8192 * 4096)  # pages that are used: the last one alone may be one that nothing needs
     for words in (("ls",), ("fsck",), ("replay", "r/e")):
         ran = lab.run(*words)
         assert ran.code == 4, (words, ran.err)

@@ -239,6 +239,7 @@ async def test_a_full_queue_holds_the_traffic_or_costs_the_episode(
     if policy == "hold":
         assert (code, shown["state"], len(shown["exchanges"])) == (0, "sealed", 96), told
     else:
-        assert (code, shown["state"]) == (3, "incomplete"), told
+        # 4: the store, slow as it is, had not answered either when the recorder stopped.
+        assert (code in (3, 4), shown["state"]) == (True, "incomplete"), told
         assert len(shown["exchanges"]) < 96
         assert "queue full" in told
