@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from replayproxy.storage import Store
+from tests.session.crew_kit import crew
 from tests.session.desk_kit import Kit
+from tests.session.record_kit import world
+
+__all__ = ["crew", "kit", "world"]  # the fixtures
 
 
 @pytest.fixture
