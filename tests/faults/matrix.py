@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 TUNE, HOLD_OUT = 1000, 170_000
-"""Seeds begin here. Detectors were worked on with the first alone. A hold-out that was looked at is not one any more: the
-next one begins elsewhere (90,000 was the first)."""
+"""Seeds begin here. Detectors were worked on with the first alone. A hold-out that was looked at is not one any more:
+the next one begins elsewhere (90,000 was the first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
