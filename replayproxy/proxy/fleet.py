@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from replayproxy.core.limits import Limits
-from replayproxy.errors import WorldTrouble
+from replayproxy.errors import WorldTrouble, WrongUsage
 from replayproxy.proxy.accepting import BACKLOG
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import LONGEST_STOP, parsed
@@ -256,7 +256,7 @@ class Fleet:
         return listener
 
     async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
-        raise NotImplementedError("a forward proxy has one process")
+        raise WrongUsage("a forward proxy has one process", hint="--workers 1")
 
     def _there(self) -> list[Seat]:
         """Those that can be told something. One that is still starting is told everything once it is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from replayproxy.core.jsonvalue import leaves
 from replayproxy.core.prolly import children
 from replayproxy.core.values import Snapshot
 from replayproxy.storage import cold
@@ -53,14 +54,9 @@ class Reach:
 
 
 def _named(document: Any) -> Iterator[bytes]:
-    if isinstance(document, dict):
-        for item in document.values():
-            yield from _named(item)
-    elif isinstance(document, list):
-        for item in document:
-            yield from _named(item)
-    elif isinstance(document, str) and len(document) == _ADDRESS:
-        try:
-            yield bytes.fromhex(document)
-        except ValueError:
-            return
+    for _, text in leaves(document):
+        if isinstance(text, str) and len(text) == _ADDRESS:
+            try:
+                yield bytes.fromhex(text)
+            except ValueError:
+                continue

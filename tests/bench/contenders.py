@@ -55,8 +55,8 @@ def program(command: Sequence[str], port: int, folder: Path, *, path: str = "") 
 # Recorders
 
 
-def recorder(*options: str) -> Contender:
-    """`replayproxy record`, all in one episode."""
+def recorder(*options: str, core: int | None = PROXY_CORE) -> Contender:
+    """`replayproxy record`, all in one episode. `core` None: on any."""
 
     @contextmanager
     def run(folder: Path, upstream: str) -> Iterator[Running]:
@@ -78,7 +78,7 @@ def recorder(*options: str) -> Contender:
             "0s",
             *options,
         ]
-        with _until_ready(command, ready, folder) as (process, told):
+        with _until_ready(command, ready, folder, core) as (process, told):
             yield Running(told["envs"]["app"].rstrip("/"), process.pid)
 
     return run
@@ -86,10 +86,10 @@ def recorder(*options: str) -> Contender:
 
 @contextmanager
 def _until_ready(
-    command: Sequence[str], ready: Path, folder: Path
+    command: Sequence[str], ready: Path, folder: Path, core: int | None = PROXY_CORE
 ) -> Iterator[tuple[subprocess.Popen[bytes], Mapping[str, Mapping[str, str]]]]:
     with (folder / "output").open("wb") as output:
-        process = subprocess.Popen([*pinned(PROXY_CORE), *command], stdout=output, stderr=output)
+        process = subprocess.Popen([*pinned(core), *command], stdout=output, stderr=output)
         try:
             until = time.monotonic() + 120
             while not ready.exists():

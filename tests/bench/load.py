@@ -53,6 +53,7 @@ class Load:
 def wrk(
     url: str, *, connections: int = 16, seconds: float = 5, headers: Mapping[str, str] | None = None,
     write_every: int = 0,
+    core: int | None = LOAD_CORE,
 ) -> Load:  # fmt: skip
     """Closed loop on one URL. `write_every`: each so many requests is a PUT of a small document."""
     script = ""
@@ -67,22 +68,24 @@ request = function()
   return wrk.format("GET")
 end
 """
-    return _run(url, script, connections, seconds, headers or {})
+    return _run(url, script, connections, seconds, headers or {}, core)
 
 
 def in_order(base: str, paths: Path, *, connections: int = 16, seconds: float = 2) -> Load:
     """Asks for the paths of a file (one a line) in order. A recording answers each once: have enough."""
-    return _run(base, _IN_ORDER % paths, connections, seconds, {})
+    return _run(base, _IN_ORDER % paths, connections, seconds, {}, LOAD_CORE)
 
 
-def _run(url: str, script: str, connections: int, seconds: float, headers: Mapping[str, str]) -> Load:
+def _run(
+    url: str, script: str, connections: int, seconds: float, headers: Mapping[str, str], core: int | None
+) -> Load:  # fmt: skip
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as lua:
         lua.write(script + _DONE)
         lua.flush()
         given = [part for name, value in headers.items() for part in ("-H", f"{name}: {value}")]
         ran = subprocess.run(
             [
-                *pinned(LOAD_CORE),
+                *pinned(core),
                 "wrk",
                 "-t1",
                 f"-c{connections}",

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 PROXY_CORE, LOAD_CORE = 0, 1
 """The program under test has a core of its own; load and environment share the other one."""
 
 
-def pinned(core: int) -> list[str]:
-    """What goes before a command line so that it runs on one core; nothing where there is only one."""
+def pinned(core: int | None) -> list[str]:
+    """What goes before a command line so that it runs on one core; nothing for None, or where there is only one."""
+    if core is None:
+        return []
     cores = sorted(os.sched_getaffinity(0))
     return ["taskset", "-c", str(cores[core % len(cores)])] if len(cores) > 1 else []
 
@@ -36,16 +37,27 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its living descendants."""
+def cpu_seconds(pid: int, *, alone: bool = False) -> float:
+    """User and system time of a process and (if not `alone`) its living descendants."""
     total = 0
-    for one in family(pid):
+    for one in [pid] if alone else family(pid):
         try:
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         total += int(fields[11]) + int(fields[12])
     return total / _TICK
+
+
+def own_cpu_seconds() -> float:
+    """Of this process and of those that it has waited for: of the load."""
+    return sum(os.times()[:4])
+
+
+def busy_seconds() -> float:
+    """Seconds for which the machine's processors were busy, whoever used them."""
+    words = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return (sum(words) - words[3] - words[4]) / _TICK
 
 
 def private_mib(pid: int) -> float:

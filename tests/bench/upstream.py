@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.machine import LOAD_CORE, pinned
+from tests.bench.machine import LOAD_CORE, cpu_seconds, pinned
 
 SMALL = json.dumps({
     "id": "D-1", "stage": "lead", "owner": "ada", "amount": 48200, "updated_at": "2026-11-29T10:00:00Z",
@@ -51,6 +51,10 @@ class Upstream:
     tls: str
     events: str
     certificate: Path
+    pids: tuple[int, ...]
+
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds, self.pids))
 
 
 def free_port() -> int:
@@ -74,7 +78,7 @@ def wait_for(port: int, seconds: float = 60, process: subprocess.Popen[bytes] | 
 
 
 @contextmanager
-def upstream(folder: Path) -> Iterator[Upstream]:
+def upstream(folder: Path, *, core: int | None = LOAD_CORE) -> Iterator[Upstream]:
     """Runs until the block ends. `folder` is where its files go."""
     if shutil.which("nginx") is None:
         raise RuntimeError("the benchmark needs nginx: install nginx-light")
@@ -90,10 +94,8 @@ def upstream(folder: Path) -> Iterator[Upstream]:
         home.mkdir()
         conf = _CONF.format(folder=folder, port=f"{port} ssl" if tls else port, tls=tls)
         (home / "conf").write_text(conf.replace(f"{folder}/nginx.pid", f"{home}/nginx.pid"))
-        processes.append(subprocess.Popen([*pinned(LOAD_CORE), "nginx", "-p", str(home), "-c", str(home / "conf")]))
-    processes.append(
-        subprocess.Popen([*pinned(LOAD_CORE), sys.executable, "-m", "tests.bench.upstream", str(ports[2])])
-    )
+        processes.append(subprocess.Popen([*pinned(core), "nginx", "-p", str(home), "-c", str(home / "conf")]))
+    processes.append(subprocess.Popen([*pinned(core), sys.executable, "-m", "tests.bench.upstream", str(ports[2])]))
     try:
         for port, process in zip(ports, processes, strict=True):
             wait_for(port, process=process)
@@ -101,6 +103,7 @@ def upstream(folder: Path) -> Iterator[Upstream]:
         yield Upstream(
             plain=f"http://127.0.0.1:{plain}", tls=f"https://127.0.0.1:{tls_port}",
             events=f"http://127.0.0.1:{events}", certificate=folder / "cert.pem",
+            pids=tuple(process.pid for process in processes),
         )  # fmt: skip
     finally:
         for process in processes:
