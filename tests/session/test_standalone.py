@@ -55,13 +55,15 @@ def start(url: str, store: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+def read_until(process: subprocess.Popen[str], *patterns: str) -> list[re.Match[str]]:
+    """The first line that fits each, in whichever order they come."""
     assert process.stdout is not None
     seen = ""
     for line in process.stdout:
         seen += line
-        if found := re.search(pattern, line):
-            return found
+        found = [re.search(pattern, seen) for pattern in patterns]
+        if all(found):
+            return [one for one in found if one]
     raise AssertionError(seen)
 
 
@@ -75,8 +77,7 @@ def test_traffic_is_recorded_by_its_carriers_and_sealed_at_the_end(url: str, tmp
     store = tmp_path / "store"
     process = start(url, store, "replay_run=r", f"replay_env=crm={url}")
     try:
-        port = read_until(process, r"listening at 127\.0\.0\.1:(\d+)")[1]
-        read_until(process, "recording run r into")
+        port = read_until(process, r"listening at 127\.0\.0\.1:(\d+)", "recording run r into")[0][1]
         get(f"http://127.0.0.1:{port}/rp/by-prefix/a")
         get(f"http://127.0.0.1:{port}/b", X_Replay_Episode="by-header")
         get(f"http://127.0.0.1:{port}/c")

@@ -16,21 +16,22 @@ from replayproxy.storage import open_store
 from replayproxy.storage.verify import verify
 
 WRITE = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from replayproxy.storage import open_store
 from replayproxy.testing import episode, exchange, run
-path, turn = Path(sys.argv[1]), sys.argv[2]
+path, turn, waits = Path(sys.argv[1]), sys.argv[2], threading.Event()
 if sys.argv[3:] == ["stop"]:
-    # Stopped for ever where LMDB has written its pages and asks the disk to keep them, the third time it does.
+    # Stopped for ever where LMDB has written its pages and asked the disk to keep them. Its other thread waits for just
+    # this commit then: were it in a transaction of its own, whoever opens the store would wait for it for ever.
     import os, signal
     from replayproxy.storage.environment import Environment
-    filled, count = Environment.fill_up, [0]
+    filled = Environment.fill_up
     def fill_up(self):
-        count[0] += 1
-        if count[0] == 3:
+        if waits.is_set() and threading.current_thread() is not threading.main_thread():
             print("stopped", flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(3600)  # the signal may reach this thread later than it reaches the next transaction
         filled(self)
     Environment.fill_up = fill_up
 writer = open_store(path, create=True).writer()
@@ -45,7 +46,10 @@ while True:
         if at == 2:
             print("put", name, ended, flush=True)  # durable 100 ms from now
             time.sleep(0.05 * (n % 4))
-    writer.seal(rollout).result(30)
+    sealed = writer.seal(rollout)
+    waits.set() if n >= 3 else None
+    sealed.result(30)
+    waits.clear()
     print("sealed", name, time.monotonic_ns(), flush=True)
     n += 1
 """

@@ -7,7 +7,7 @@ import pytest
 from tests.soak.damage import KINDS, trials
 from tests.soak.kit import size
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = pytest.mark.timeout(size(3600, 600))
 
 
 def test_no_damage_serves_what_was_not_recorded_or_loses_it_in_silence(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from replayproxy.storage.verify import verify
 from tests.soak.kills import rounds, stopped
 from tests.soak.kit import size
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = pytest.mark.timeout(size(3600, 300))
 
 
 def test_what_was_acknowledged_or_ended_100_ms_ago_outlives_a_kill(tmp_path: Path) -> None:
