@@ -187,7 +187,7 @@ class _Comparing:
         matched = match_snapshots(a.trace.snapshots, b.trace.snapshots, index_a, index_b)
         progress = [
             Progress([(x.lane, (x, y)[n]) for x, y in self._both if side.is_write((x, y)[n])])
-            for n, side in enumerate(self._sides)
+            for n, side in enumerate(self._sides if matched.pairs else ())
         ]
         events: list[StateEvent] = []
         walks: dict[str, States] = {}
@@ -234,22 +234,22 @@ class _Comparing:
         sides = [(side, e) for side, e in enumerate((x, y)) if e is not None]
         first = sides[0][1]
         target = first.request.target.decode("utf-8", "backslashreplace")
+        template = kind_of(first.request)
         return Step(
             a=x.seq if x else None,
             b=y.seq if y else None,
             lane=first.lane,
-            template=kind_of(first.request),
+            template=template,
             request=secrets.request(f"{first.request.method.decode('ascii', 'backslashreplace')} {target}"),
             differences=tuple(differences),
             paths=tuple(dict.fromkeys(e.request.target.decode("latin-1").partition("?")[0] for _, e in sides)),
             writes=any(self._sides[side].is_write(e) for side, e in sides),
             state=self._state_around(index),
-            grouped=self._grouped(first),
+            grouped=self._grouped(first, template),
         )
 
-    def _grouped(self, exchange: Exchange) -> str:
+    def _grouped(self, exchange: Exchange, own: str) -> str:
         """The kind of request by a template learned from both sides, where several kinds differ; else ""."""
-        own = kind_of(exchange.request)
         if self._learned is None and len(self._found) >= LEARN_FROM:
             self._learned = Learned(e for side in self._sides for e in side.trace.exchanges)
         if self._learned is None:

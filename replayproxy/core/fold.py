@@ -74,7 +74,8 @@ class Folding:
 
     def add(self, step: Step) -> None:
         """Takes a step with its unexplained differences (none: only one side has the exchange)."""
-        root, by = self._cause(step)
+        traces = tuple(_traces(step))
+        root, by = self._cause(step, traces)
         if root is None:
             root = _Rooted(step, min(step.differences, key=_weight, default=None))
             self._roots.append(root)
@@ -84,11 +85,11 @@ class Folding:
             rest = step.differences or (None,)
         for difference in rest:
             _fold(root, step, difference, by)
-        self._learn(step, root)
+        self._learn(step, root, traces)
 
-    def _cause(self, step: Step) -> tuple[_Rooted | None, str]:
+    def _cause(self, step: Step, traces: Iterable[Any]) -> tuple[_Rooted | None, str]:
         asked = step.alone or any(d.asked for d in step.differences)
-        for trace in _traces(step):
+        for trace in traces:
             if trace in self._values:
                 return self._values[trace], "value"
         if step.lane in self._lanes and asked:
@@ -100,8 +101,8 @@ class Folding:
                 return self._same[key], "same"
         return None, ""
 
-    def _learn(self, step: Step, root: _Rooted) -> None:
-        for trace in _traces(step):
+    def _learn(self, step: Step, root: _Rooted, traces: Iterable[Any]) -> None:
+        for trace in traces:
             self._values.setdefault(trace, root)
         for difference in step.differences:
             self._same.setdefault(_likeness(step, difference), root)

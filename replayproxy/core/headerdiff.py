@@ -131,6 +131,8 @@ def count_beside(a: Exchange, b: Exchange, beside: Counter[str]) -> None:
             if left.get(name) != right.get(name):
                 beside[name.decode("ascii", "backslashreplace")] += 1
     for ends in ((a.request.trailers, b.request.trailers), _trailers(a, b)):
+        if ends[0] == ends[1]:
+            continue
         left, right = (_others(fields, frozenset()) for fields in ends)
         for name in left.keys() | right.keys():
             if left.get(name) != right.get(name):

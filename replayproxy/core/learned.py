@@ -26,7 +26,7 @@ from replayproxy.core import jsonvalue
 from replayproxy.core.canonical import Kind, split_target, view
 from replayproxy.core.canonical import field as header
 from replayproxy.core.templates import is_parameter
-from replayproxy.core.values import Exchange
+from replayproxy.core.values import Exchange, Response
 
 VERSION = 1
 """Grows when the same traffic may give other templates."""
@@ -55,14 +55,20 @@ class _Node:
 
 
 class Learned:
-    """The templates of some traffic. Linear in its segments, and in the leaves of its answers."""
+    """The templates of some traffic, for its own requests. Linear in its segments, and in the bytes of its answers."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._root = _Node()
         self._given: set[str] = set()
-        for exchange in sorted(exchanges, key=lambda e: e.times.head):
-            self._add(_segments(exchange.request.target))
-            self._given |= set(_produced(exchange))
+        words: set[str] = set()
+        for exchange in (known := list(exchanges)):
+            segments = _segments(exchange.request.target)
+            self._add(segments)
+            words.update(segments)
+        # Only what stands in a path, and whose form does not say it anyway, is ever asked for.
+        wanted = frozenset(word.encode() for word in words if word and not is_parameter(word))
+        for exchange in known if wanted else ():
+            self._given.update(_produced(exchange, wanted))
         todo = [self._root]
         while todo:
             node = todo.pop()
@@ -123,14 +129,16 @@ def _jaccard(a: frozenset[str], b: set[str]) -> float:
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
-def _produced(exchange: Exchange) -> Iterator[str]:
-    """What an answer names things by."""
+def _produced(exchange: Exchange, wanted: frozenset[bytes]) -> Iterator[str]:
+    """What an answer names things by: at least those of the names that are wanted."""
     response = exchange.response
     if response is None or response.status >= 400:
         return
     location = header(response.fields, b"location")
     if location is not None and (last := _segments(location.partition(b"?")[0])[-1]):
         yield last
+    if not _may_hold(response, wanted):
+        return
     seen = view(response.fields, response.body)
     if seen.kind is not Kind.JSON:
         return
@@ -138,3 +146,13 @@ def _produced(exchange: Exchange) -> Iterator[str]:
         name = next((step for step in reversed(path) if isinstance(step, str)), "")
         if isinstance(leaf, str) and 0 < len(leaf) <= 128 and "/" not in leaf and _NAMES.search(name):
             yield leaf
+
+
+def _may_hold(response: Response, wanted: frozenset[bytes]) -> bool:
+    """False: the answer is surely no JSON document with one of these texts in it."""
+    data = response.body.inline if response.body else None
+    if not data:
+        return False
+    if b"\\" in data or header(response.fields, b"content-encoding"):
+        return True  # a text may be spelled in another way
+    return not wanted.isdisjoint(data.split(b'"')[1::2])  # without escapes every second piece is a whole text

@@ -31,13 +31,15 @@ class Secrets:
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._values: set[str] = set()
+        lists: dict[int, Fields] = {}  # most are sent again and again, and a reader gives them as one object
         for exchange in exchanges:
-            self._collect(exchange.request.fields)
+            lists[id(exchange.request.fields)] = exchange.request.fields
             if exchange.response is not None:
-                self._collect(exchange.response.fields)
+                lists[id(exchange.response.fields)] = exchange.response.fields
+        self._collect({pair for fields in lists.values() for pair in fields})
         self._pattern = re.compile(_either(self._values)) if 0 < len(self._values) <= _FEW else None
 
-    def _collect(self, fields: Fields) -> None:
+    def _collect(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         for name, value in fields:
             kind = kind_of_header(name)
             if kind == "authorization":

@@ -27,6 +27,7 @@ _ID = re.compile(
 )
 
 
+@lru_cache(maxsize=16384)
 def is_parameter(segment: str) -> bool:
     """Whether a path segment's form says that it names one of many."""
     return bool(_ID.match(segment))

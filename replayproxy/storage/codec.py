@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, cast
 
@@ -55,8 +56,12 @@ def _flat(pairs: Fields) -> list[str]:
 
 
 def _paired(flat: list[str]) -> Fields:
-    if not flat:
-        return ()
+    return _fields(tuple(flat)) if flat else ()
+
+
+@lru_cache(maxsize=512)
+def _fields(flat: tuple[str, ...]) -> Fields:
+    """Of an episode most requests have the same header fields: they are one object, made once."""
     raw = [part.encode("latin-1") for part in flat]
     return tuple(zip(raw[::2], raw[1::2], strict=True))
 
@@ -209,7 +214,7 @@ def _open_response(stored: list[Any] | None, head: int, tail: _Tail) -> Response
         fields=_paired(pairs),
         body=_open_body(body, head, tail),
         trailers=_paired(trailers),
-        informational=tuple((early, _paired(flat)) for early, flat in informational),
+        informational=tuple((early, _paired(flat)) for early, flat in informational) if informational else (),
     )
 
 
@@ -293,7 +298,7 @@ def _open_exchange(document: Any, tail: _Tail, order: tuple[int, int], seq: int)
     at, worker, env, lane, outcome, carrier, instants, request, response, talk, extras = document
     if (at, worker) != order:
         raise Broken("it lies under the key of another record")
-    head, wall, *distances = instants
+    head, wall, c_in, fwd, first, up_end, c_out = instants
     extras["notes"] = tuple(extras.get("notes", ()))
     exchange = Exchange(
         seq=seq,
@@ -305,7 +310,11 @@ def _open_exchange(document: Any, tail: _Tail, order: tuple[int, int], seq: int)
         times=Times(
             head=head,
             wall=wall,
-            **{n: None if d is None else d + head for n, d in zip(_INSTANTS, distances, strict=True)},
+            c_in=None if c_in is None else c_in + head,
+            fwd=None if fwd is None else fwd + head,
+            first=None if first is None else first + head,
+            up_end=None if up_end is None else up_end + head,
+            c_out=None if c_out is None else c_out + head,
         ),
         request=_open_request(request, head, tail),
         response=_open_response(response, head, tail),

@@ -25,7 +25,7 @@ from replayproxy.core.values import (
 )
 from replayproxy.errors import DamagedRecord, Problem, UnknownAddress
 from replayproxy.storage import cold
-from replayproxy.storage.codec import bodies_of, decode_exchange
+from replayproxy.storage.codec import decode_exchange
 from replayproxy.storage.contents import Contents
 from replayproxy.storage.frame import Broken
 from replayproxy.storage.layout import (
@@ -176,12 +176,17 @@ class Reader(Contents):
         return self._with_bodies(episode, exchange, bodies)
 
     def _with_bodies(self, episode: Episode, exchange: Exchange, limit: int) -> Exchange:
-        if not any(body.inline is None and body.size <= limit for _, body in bodies_of(exchange)):
-            return exchange
         request, response, talk = exchange.request, exchange.response, exchange.websocket
+        log = talk.log.body if talk is not None and talk.log is not None else None
+
+        def wanted(body: Body | None) -> bool:
+            return body is not None and body.inline is None and body.size <= limit
+
+        if not (wanted(request.body) or (response is not None and wanted(response.body)) or wanted(log)):
+            return exchange
 
         def loaded(body: Body | None) -> Body | None:
-            if body is None or body.inline is not None or body.size > limit:
+            if body is None or not wanted(body):
                 return body
             return replace(body, inline=self.body(body))
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replayproxy.core import learned
 from replayproxy.core.learned import Learned
 from replayproxy.testing import exchange
 
@@ -55,3 +62,38 @@ def test_what_its_form_tells_needs_no_learning() -> None:
 def test_the_order_of_the_traffic_does_not_matter() -> None:
     traffic = get(*(f"/users/{name}" for name in NAMES))
     assert Learned(traffic).template(b"/users/ada") == Learned(traffic[::-1]).template(b"/users/ada") == "/users/{id}"
+
+
+_WORDS = st.sampled_from(["ada", "blue", "caf\u00e9", 'qu"ote', "back\\slash", "17", "", "id", "slug"])
+_MEMBERS = st.dictionaries(st.sampled_from(["id", "slug", "deal_id", "title", "ref"]), _WORDS, max_size=4)
+_BODIES = st.recursive(
+    _WORDS | _MEMBERS, lambda inner: st.lists(inner, max_size=3) | st.fixed_dictionaries({"ref": inner})
+)
+
+
+@given(
+    bodies=st.lists(st.tuples(_BODIES, st.booleans(), st.booleans()), min_size=1, max_size=6), paths=st.lists(_WORDS)
+)
+def test_an_answer_that_is_not_looked_into_would_have_said_nothing(bodies: Any, paths: list[str]) -> None:
+    traffic = []
+    for at, (body, ascii_only, zipped) in enumerate(bodies):
+        raw = json.dumps(body, ensure_ascii=ascii_only).encode()
+        headers = {"Content-Type": "application/json", **({"Content-Encoding": "gzip"} if zipped else {})}
+        traffic.append(exchange("GET", "/x", body=gzip.compress(raw) if zipped else raw, headers=headers, at_ms=at))
+    traffic += get(*(f"/things/{word}" for word in paths))
+    quick = Learned(traffic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned, "_may_hold", lambda response, wanted: True)
+        slow = Learned(traffic)
+    for one in traffic:
+        assert quick.template(one.request.target) == slow.template(one.request.target)
+
+
+def test_an_answer_without_any_word_of_a_path_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    real = learned.view
+    monkeypatch.setattr(learned, "view", lambda fields, body: looked.append(body) or real(fields, body))
+    answers = [exchange("GET", "/deals", body={"id": "D-1", "slug": slug}, at_ms=0) for slug in ("plans", "roadmap")]
+    traffic = [*answers, *get("/boards/roadmap")]
+    assert Learned(traffic).template(b"/boards/roadmap") == "/boards/{id}"
+    assert looked == [answers[1].response.body]
