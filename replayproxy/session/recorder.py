@@ -35,6 +35,7 @@ from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.ready_rules import kept
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recording import Recording
+from replayproxy.session.store_watch import StoreWatch
 from replayproxy.session.wiring import Reset, is_wildcard
 from replayproxy.state.capture import Capture
 from replayproxy.storage import Store, Writer
@@ -174,7 +175,7 @@ class Recorder:
         self._announce()
         if options.episode is not None:
             await self._open_option(options.episode)
-        watches = [self._watch_idle(), self._watch_store(), self._log()]
+        watches = [self._watch_idle(), StoreWatch(self._writer, options.store, self.say).run(), self._log()]
         if options.fail_fast:
             watches.append(FailFast(self.episodes, self.say).run())
         for watch in watches:
@@ -263,15 +264,6 @@ class Recorder:
             await asyncio.sleep(min(max(self.options.idle / 4, 0.05), 5.0))
             for name in await self.episodes.end_idle(self.options.idle):
                 self.say(f"episode {name}: sealed after {self.options.idle:g} s without traffic")
-
-    async def _watch_store(self) -> None:
-        told = False
-        while True:
-            await asyncio.sleep(0.5)
-            failed = self._writer.failed
-            if failed is not None and not told:
-                self.say(f"the store cannot be written: {failed}; it is tried again")
-            told = failed is not None
 
     async def _log(self) -> None:
         """On a terminal a line that is kept up to date; elsewhere one now and then."""

@@ -15,7 +15,7 @@ from replayproxy.core.chaos import Chaos
 from replayproxy.core.effects import is_write
 from replayproxy.core.identity import CONTRADICTION, SEALED, Attribution, Claims, EpisodeBook, with_key
 from replayproxy.core.values import Event, Exchange, Fields, Request, Response, Run
-from replayproxy.errors import Problem
+from replayproxy.errors import Problem, StoreTrouble
 from replayproxy.proxy.scribe import AGENT_TLS_REFUSED, ESCAPING_LINKS, BodySink, TalkSink, Ticket
 from replayproxy.serve.metrics import Reading
 from replayproxy.session.camera import Camera, Plan
@@ -31,6 +31,7 @@ from replayproxy.session.tally import Tally
 from replayproxy.session.wiring import DYNAMIC, EnvSpec, Reset
 from replayproxy.state.capture import Capture
 from replayproxy.storage import Writer
+from replayproxy.storage.trouble import why
 
 LOSING = frozenset(
     {"arrive", "requestheaders", "request", "responseheaders", "response", "error", "websocket_end", "mitmproxy"}
@@ -74,6 +75,8 @@ class Recording:
         self.matters = Matters(identities, self._begun, self.tally)
         self.on_end: Callable[[Live], None] | None = None
         """Called with an episode that a rule ends."""
+        self._trouble: str | None = None
+        """Why something could not be stored, though the store may take everything again by the end."""
         self._last_order: dict[int, int] = {}
         self._connections = Connections(self.ledger.put_event, now=now, wall=wall)
 
@@ -88,7 +91,7 @@ class Recording:
             await _by(deadline, asyncio.wrap_future(self.writer.flush()))
         except (Problem, TimeoutError, ValueError) as error:
             return str(error) or "the store did not answer in time"
-        return None
+        return self._trouble
 
     # -- the proxy's seam ----------------------------------------------------------------------------------------
 
@@ -244,8 +247,7 @@ class Recording:
             return
         if matter is not None:
             exchange = self._learnt(live, matter, exchange)
-        if not self.writer.room():
-            raise RuntimeError("queue full: an exchange was not stored")
+        self._need_room()
         self.writer.put_exchange(live.episode.key, exchange)
         self.tally.exchange(exchange, attributed=True)
         self._connections.used_by(exchange, live.episode.key)
@@ -255,6 +257,17 @@ class Recording:
             self.matters.forget(ticket)
             if matter.found.says("end") and self.on_end is not None:
                 self.on_end(live)
+
+    def _need_room(self) -> None:
+        if self.writer.room():
+            return
+        lost, failed = "queue full: an exchange was not stored", self.writer.failed
+        # A store that is slow costs the episode; one that takes nothing is trouble of its own, also when it ends well.
+        raise (
+            RuntimeError(lost)
+            if failed is None
+            else StoreTrouble(f"{lost}, the store cannot be written: {why(failed)}")
+        )
 
     def _tools(self) -> Tools:
         return Tools(
@@ -318,8 +331,7 @@ class Recording:
             exchange = replace(exchange, is_reset=True, carrier="reset")
         elif self.attribution(ticket).episode is not None:
             exchange = replace(exchange, carrier=SEALED)  # it outlived its episode
-        if not self.writer.room():
-            raise RuntimeError("queue full: an exchange was not stored")
+        self._need_room()
         key = self.ledger.bucket().key
         self.writer.put_exchange(key, exchange)
         head = self.writer.redactor.request(replace(exchange.request, body=None), env=exchange.env)
@@ -365,6 +377,8 @@ class Recording:
         """Evidence is missing from here on. Never raises."""
         told = self.writer.redactor.text(str(error))
         text = " ".join(f"{where}: {told or type(error).__name__}".split())[:200]
+        if isinstance(error, StoreTrouble):
+            self._trouble = self._trouble or told
         try:
             live = self.live_of(ticket) if ticket is not None else None
             if ticket is not None and where in ("finished", "requestheaders"):
@@ -385,8 +399,9 @@ class Recording:
             self.tally.fault(text)
 
     def room(self) -> bool:
-        # With `--when-full pass` nobody reads slower, nor is told to, with every word of a worker anew.
-        return not self._holds or self.writer.ample()
+        # With `--when-full pass` nobody reads slower, nor is told to, with every word of a worker anew. Of a store that
+        # takes nothing no room comes by waiting.
+        return not self._holds or self.writer.ample() or self.writer.failed is not None
 
     async def wait_room(self) -> None:
         while not self.room():  # noqa: ASYNC110 - the room comes from another thread, and seldom

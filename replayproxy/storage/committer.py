@@ -20,6 +20,7 @@ from replayproxy.errors import StoreTrouble
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.learning import Learner
+from replayproxy.storage.trouble import not_written
 
 QUEUE_BYTES = 64 * 1024 * 1024
 QUEUE_ITEMS = 50_000
@@ -73,7 +74,7 @@ class Committer:
             if self._closing:
                 raise StoreTrouble(f"the writer of {self._env.path} is closed")
             if not self.room():
-                raise StoreTrouble(f"{self._env.path} cannot be written: {self.failed}", hint="free space")
+                raise not_written(self._env.path, self.failed or RuntimeError("the queue is full"), again=True)
             self._queue.append(work)
             self._cost += work.cost
             self.count += 1
@@ -166,7 +167,10 @@ class Committer:
 
     def _refuse_moved(self) -> None:
         if self._env.moved():
-            raise StoreTrouble(f"{self._env.path} was removed or replaced while it was written to")
+            raise StoreTrouble(
+                f"{self._env.path} was removed or replaced while it was written to",
+                hint="put it back; it is tried again",
+            )
 
     def _not_now(self, batch: Batch, error: Exception, *, tell: bool) -> None:
         with self._state:
@@ -187,6 +191,4 @@ class Committer:
                 work.future.set_exception(self._trouble(error))
 
     def _trouble(self, error: BaseException) -> StoreTrouble:
-        if isinstance(error, StoreTrouble):
-            return error
-        return StoreTrouble(f"{self._env.path} cannot be written: {error}", hint="free space; it is tried again")
+        return not_written(self._env.path, error, again=True)

@@ -24,6 +24,7 @@ from replayproxy.storage import locks
 from replayproxy.storage.dictionaries import Dictionaries, numbers
 from replayproxy.storage.frame import PLAIN, NoDictionary, Press
 from replayproxy.storage.layout import DATA_FILE, DATABASES, FORMAT, LATER, META_FORMAT, dictionary_key
+from replayproxy.storage.trouble import not_written
 
 MAP_SIZES = (1 << 40, 1 << 36, 1 << 32)
 """Address space asked for, largest first: it costs nothing on disk, and cannot grow while others have it open."""
@@ -158,7 +159,7 @@ class Environment:
                 yield txn
             self.fill_up()
         except (lmdb.Error, OSError) as error:
-            raise StoreTrouble(f"{self.path} cannot be written: {error}", hint="free space") from error
+            raise not_written(self.path, error) from error
 
     def is_writing(self, session: int) -> bool:
         """Whether the writer of that number still lives."""
@@ -186,7 +187,7 @@ class Environment:
         """Whether the directory was removed or replaced: commits would go on, successfully, into nothing."""
         try:
             return identity_of(self.path) != self.identity
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
 
     def fill_up(self) -> None:

@@ -26,6 +26,7 @@ from replayproxy.storage.layout import episode_key, episode_name_key, u64
 from replayproxy.storage.numbers import Numbers
 from replayproxy.storage.scans import seal_of
 from replayproxy.storage.store import Store
+from replayproxy.storage.trouble import not_written
 
 GROUP_BYTES = 8 * 1024 * 1024
 
@@ -150,7 +151,7 @@ class Intake:
         try:
             batch.commit()
         except (lmdb.Error, OSError) as error:
-            raise StoreTrouble(f"{self._env.path} cannot be written: {error}", hint="free space") from error
+            raise not_written(self._env.path, error) from error
         self._env.fill_up()
 
     def publish(self) -> None:

@@ -80,14 +80,16 @@ class WriterLocks:
 
     def release(self) -> None:
         if self._own is not None:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # a directory that has become read-only: the next recorder sweeps it
+                self._path.unlink(missing_ok=True)
             os.close(self._own)
             self._own = None
         if self._shared is not None:
             os.close(self._shared)
             self._shared = None
         if self._recorder is not None:
-            os.ftruncate(self._recorder, 0)
+            with suppress(OSError):
+                os.ftruncate(self._recorder, 0)
             os.close(self._recorder)
             self._recorder = None
 

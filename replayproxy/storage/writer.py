@@ -28,6 +28,7 @@ from replayproxy.storage.layout import U64_MAX, episode_name_key, number, u64
 from replayproxy.storage.numbers import Numbers
 from replayproxy.storage.redacting_sink import RedactingSink
 from replayproxy.storage.sink import BodySink, TalkSink
+from replayproxy.storage.trouble import why
 
 
 class Writer:
@@ -287,10 +288,15 @@ class Writer:
         self._closed = True
         self._queue.close()
         self._locks.release()
-        lost = self._queue.count
-        if lost or self.failed or self._env.moved():
-            reason = self.failed or "it was removed or replaced"
-            raise StoreTrouble(f"{self._env.path} cannot be written, {lost} records are lost: {reason}")
+        lost, reason = self._queue.count, self.failed
+        try:
+            if reason is None and self._env.moved():
+                reason = StoreTrouble("it was removed or replaced")
+        except OSError as error:  # not even looked at any more
+            reason = error
+        if lost or reason is not None:
+            told = why(reason or RuntimeError("the writer ended"))
+            raise StoreTrouble(f"{self._env.path} cannot be written, {lost} records are lost: {told}")
 
     def _where(self, episode: int) -> tuple[int, int]:
         if episode not in self._open:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Outcome, SnapshotStatus
+from replayproxy.errors import StoreTrouble
 from replayproxy.proxy.scribe import AGENT_CLOSED, AGENT_CONNECTED, ESCAPING_LINKS
 from replayproxy.session.camera import Plan
 from replayproxy.session.wiring import EnvSpec, Reset
@@ -283,6 +284,25 @@ async def test_a_full_queue_drops_nothing_silently(kit: Make, monkeypatch: pytes
     await asyncio.sleep(0)
     monkeypatch.undo()
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_what_a_store_that_takes_nothing_costs_is_told_at_the_end_though_it_takes_the_rest(
+    kit: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = kit()
+    await one.open()
+    ticket = one.arrive(header="e")
+    with monkeypatch.context() as patched:
+        patched.setattr(type(one.writer), "failed", OSError(28, "No space left on device"))
+        patched.setattr(one.writer, "room", lambda: False)
+        patched.setattr(one.writer, "ample", lambda: False)
+        assert one.recording.room(), "no room comes by waiting"
+        with pytest.raises(StoreTrouble) as full:
+            one.recording.finished(ticket, made(ticket))
+        one.recording.fault(ticket, "finished", full.value)
+    lost = "queue full: an exchange was not stored, the store cannot be written: no space left on device"
+    assert one.recording.ledger.lives["e"].episode.faults == (f"finished: {lost}",)
+    assert await one.recording.close(None) == lost
 
 
 async def test_traffic_that_passes_a_full_queue_is_never_told_to_read_slower(

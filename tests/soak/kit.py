@@ -98,16 +98,19 @@ class Recorder:
 
 @asynccontextmanager
 async def recorder(
-    folder: Path, port: int, *options: str, environ: Mapping[str, str] | None = None
+    folder: Path, port: int, *options: str, environ: Mapping[str, str] | None = None, before: Sequence[str] = ()
 ) -> AsyncIterator[Recorder]:  # fmt: skip
-    """`replayproxy record` of run `r` into `folder`/store; killed when the block ends, if it still runs."""
+    """`replayproxy record` of run `r` into `folder`/store; killed when the block ends, if it still runs.
+
+    `before`: a command that becomes the one that follows it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     output = folder / "output"
     with output.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "replayproxy", "record", "--env", f"app=http://127.0.0.1:{port}", "--store",
+            *before, sys.executable, "-m", "replayproxy", "record", "--env", f"app=http://127.0.0.1:{port}", "--store",
             str(folder / "store"), "--run", "r", "--ready-file", str(ready), "--log-every", "0s", *options,
             stdout=out, stderr=out, env={**os.environ, **(environ or {})},
         )  # fmt: skip

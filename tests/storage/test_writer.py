@@ -371,6 +371,32 @@ def test_a_replaced_directory_is_not_written_to(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_file_in_the_place_of_the_directory_is_a_replaced_one(store: Store) -> None:
+    writer = store.writer()
+    writer.flush().result(5)
+    store.path.rename(store.path.with_name("moved"))
+    store.path.write_text("")
+    with pytest.raises(StoreTrouble, match="removed or replaced"):
+        writer.flush().result(5)
+    with pytest.raises(StoreTrouble, match="removed or replaced"):
+        writer.close()
+
+
+def test_a_directory_in_which_nothing_may_be_removed_any_more_keeps_no_writer_from_its_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    writer = store.writer()
+    writer.flush().result(5)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        writer.close()
+    store.writer().close()
+    assert list(store.path.glob("writer-*.lock")) == [], "the next recorder sweeps what it left"
+
+
 def test_a_check_is_kept_for_its_run_and_as_the_last_one(store: Store, writer: Writer) -> None:
     one, _ = opened(writer, "one")
     two, _ = opened(writer, "two")

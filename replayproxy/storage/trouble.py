@@ -1,0 +1,37 @@
+"""What is said of a store that does not take what is written to it, and what its user can do."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import lmdb
+
+from replayproxy.errors import StoreTrouble
+
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def not_written(path: Path, error: BaseException, *, again: bool = False) -> StoreTrouble:
+    """`again`: the writer goes on trying by itself."""
+    if isinstance(error, StoreTrouble):
+        return error
+    if isinstance(error, lmdb.PanicError):
+        # The root of a commit failed on its way to the disk: LMDB lets this process write nothing any more.
+        return StoreTrouble(f"{path} cannot be written: {why(error)}", hint="stop, and go on with --append")
+    advice = f"{_advice(error)}; it is tried again" if again else _advice(error)
+    return StoreTrouble(f"{path} cannot be written: {why(error)}", hint=advice)
+
+
+def why(error: BaseException) -> str:
+    """In the system's own words; the path is named beside it."""
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, lmdb.MapFullError):
+        return "raise ulimit -v, or record into another --store"
+    refused = isinstance(error, OSError) and error.errno in _REFUSED
+    if refused or isinstance(error, lmdb.ReadonlyError) or "Read-only file system" in str(error):
+        return "make it writable again"
+    return "free space"
