@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, one_store, safe, store_option
+from replayproxy.cli.common import config_option, echo_json, json_option, one_store, safe, settle, store_option
 from replayproxy.errors import Exit, Problem
 from replayproxy.session.config import Config, discover
 from replayproxy.session.files import replaced
@@ -115,6 +115,7 @@ def _run(options: RecordOptions, command: tuple[str, ...], as_json: bool) -> Rec
     # mitmproxy takes over a second to import, which a refused call need not pay for.
     from replayproxy.session.record import Interrupted, record
 
+    settle()
     # COMMAND's own output would be torn by a line that is kept up to date.
     progress = _progress if not command and sys.stderr.isatty() else None
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, settle, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.main import _report, _tell, interrupted
 from replayproxy.cli.replay_text import PAST, miss_lines, receipt_lines, serving_lines
@@ -128,6 +128,7 @@ def _run(
     from replayproxy.session.closed import Guard
     from replayproxy.session.replay import replay
 
+    settle()
     with open_reader(stores) as opened:
         one = opened.find(address)
         replayed = asyncio.run(

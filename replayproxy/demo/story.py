@@ -130,8 +130,8 @@ def _redrive(stage: Stage, told: Told, say: Callable[[str], None]) -> None:
 
 
 def _race(stage: Stage, told: Told, say: Callable[[str], None]) -> None:
-    """One booking of the two assistants goes to a fresh instance of the same build, twice and together."""
-    say("race     demo/pair on a fresh instance, its booking sent twice together, 5 times")
+    """The bookings of the two assistants go to a fresh instance of the same build, together."""
+    say("race     demo/pair on a fresh instance, its two bookings sent together, 5 times")
     stage.start({"again": ["double-booking"]})
     url = stage.url("again")
     ran = stage.command(

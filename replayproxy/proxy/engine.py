@@ -18,6 +18,7 @@ from mitmproxy.proxy.mode_servers import ServerInstance
 from replayproxy.core.limits import Limits
 from replayproxy.core.values import Outcome
 from replayproxy.errors import WrongUsage
+from replayproxy.proxy import quick
 from replayproxy.proxy.accepting import NEVER, accept, close, close_all
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.dispatch import BareMaster
@@ -71,6 +72,7 @@ class ProxyEngine:
     async def start(self) -> None:
         """Must be called in the running loop, before `listen`."""
         self._log.install()
+        quick.install()
         master = BareMaster()
         forward = self._reception.forward
         tls = UpstreamTls(self._reception, self._addon.connections.unreadable, forward.passes_tunnel, self._authority)

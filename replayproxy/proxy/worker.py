@@ -9,6 +9,7 @@ process ends when the recorder says so, or is gone.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -128,6 +129,8 @@ def main() -> None:
     # A terminal's Ctrl-C and a service manager's SIGTERM reach every process; when to end, the recorder says.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    gc.freeze()  # for the reasons of `cli.common.settle`
+    gc.set_threshold(3_000, 10, 10)
     asyncio.run(work(int(sys.argv[1]), int(sys.argv[2])))
 
 

@@ -7,6 +7,7 @@ is done by whoever asks. So the judgement is the same, whatever the processes do
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import OrderedDict
@@ -101,6 +102,7 @@ _here: list[_Here] = []
 
 
 def _open(path: str, run: str, rules: tuple[Rule, ...], today: date | None) -> None:
+    gc.set_threshold(20_000, 20, 20)  # as in every command that works something off (`cli.main`)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts both, and the other one ends this one
     reader = open_store(Path(path)).reader()
     _here[:] = [_Here(reader=reader, run=reader.run(run), rules=rules, today=today)]

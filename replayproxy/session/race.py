@@ -178,7 +178,11 @@ def _around(
     seen: set[int] = set()
     for before, after in pairwise(sorted(shots, key=lambda s: s.begun)):
         between = [seq for seq, (begun, ended) in writes.items() if ended > before.begun and begun < after.done]
-        if len(between) == 1 and between[0] not in seen:
+        if len(between) != 1 or between[0] in seen:
+            continue
+        # One that was under way while a reading was taken may be in it already: it then seems to change nothing.
+        begun, ended = writes[between[0]]
+        if begun >= before.done and ended <= after.begun:
             seen.add(between[0])
             yield between[0], before, after
 

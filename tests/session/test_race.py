@@ -12,9 +12,10 @@ import pytest
 from replayproxy.core.values import Request
 from replayproxy.detect.finding import Grade, Kind
 from replayproxy.errors import CannotJudge, Exit, WrongUsage
-from replayproxy.session.race import NOT_SHOWN, SHOWN, UNDECIDED
+from replayproxy.session.race import NOT_SHOWN, SHOWN, UNDECIDED, _around
 from replayproxy.session.race_tries import controls
 from replayproxy.storage import Store
+from replayproxy.testing import MS, snapshot
 from tests.session.race_shop import Booking, raced, recorded
 from tests.session.redrive_lab import Recording, ask, body_of, kept, serving
 
@@ -210,3 +211,16 @@ async def test_the_state_found_is_kept_and_said_once(store: Store, tmp_path: Pat
     assert done.ready is not None
     assert done.ready.before is not None
     assert sum("overwriting" in line for line in told) == 1
+
+
+def test_a_snapshot_read_while_a_write_was_under_way_does_not_say_what_it_changed() -> None:
+    """It may show the effect of a write that is not answered yet; the next one then seems to show that it has none."""
+    shots = [snapshot(n, b"%d" % n, at_ms=at, took_ms=1.0) for n, at in enumerate((0, 10, 20))]
+
+    def told(begun: float, ended: float) -> list[tuple[int, int]]:
+        found = _around(shots, {4: (round(begun * MS), round(ended * MS))})
+        return [(before.begun // MS, after.begun // MS) for _, before, after in found]
+
+    assert told(2, 9) == [(0, 10)]
+    assert told(9.5, 10.5) == told(9, 10.2) == told(10.5, 15) == []
+    assert told(12, 19) == [(10, 20)]
