@@ -88,7 +88,8 @@ class BoundedAgent(Bounded):
             yield from self._refuse(408, f"the request's head took longer than {bounds.HEAD_SECONDS:g} s")
 
     def _refuse(self, status: int, why: str) -> CommandGenerator[None]:
-        yield commands.SendData(self.conn, problems.assembled(status, Outcome.LOCAL, why))
+        method = bytes(self.buf).partition(b" ")[0]
+        yield commands.SendData(self.conn, problems.assembled(status, Outcome.LOCAL, why, method))
         yield commands.CloseConnection(self.conn)
         self.state = self.done
         yield UnreadableRequestHook(Unreadable(self.context.client, why))

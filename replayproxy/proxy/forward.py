@@ -104,11 +104,11 @@ class Forward:
         data.headers = http.Headers(fields)
         user = user if user is not None else self._users.get(flow.client_conn)
         if user is None and options.challenge:
-            flow.response = challenge()
+            flow.response = challenge(flow.request.data.method)
             return None
         at = upstream_of(flow)
         if self._is_itself(at, flow.client_conn):
-            flow.response = local(400, "this address is the proxy's own")
+            flow.response = local(400, "this address is the proxy's own", flow.request.data.method)
             return None
         if self.passes(at.host, at.port):
             self._pass(flow, at)
@@ -160,7 +160,7 @@ class Forward:
         if user is not None:
             self._users[flow.client_conn] = user
         elif self.options.challenge and flow.client_conn not in self._users:
-            flow.response = challenge()
+            flow.response = challenge(flow.request.data.method)
             return
         host, port = flow.request.host.lower(), flow.request.port
         if self.passes(host, port):
@@ -203,14 +203,15 @@ def upstream_of(flow: http.HTTPFlow) -> Upstream:
     )
 
 
-def challenge() -> http.Response:
+def challenge(method: bytes) -> http.Response:
     """A 407. Some clients send proxy credentials only after one."""
     asks = (b"Proxy-Authenticate", b'Basic realm="replayproxy"')
-    return local(407, "the proxy wants credentials whose user is the episode's name", asks)
+    return local(407, "the proxy wants credentials whose user is the episode's name", method, asks)
 
 
-def local(status: int, detail: str, *more: tuple[bytes, bytes]) -> http.Response:
-    """An answer of our own."""
+def local(status: int, detail: str, method: bytes, *more: tuple[bytes, bytes]) -> http.Response:
+    """An answer of our own to a request with this method."""
     fields, body = problems.problem(status, Outcome.LOCAL, detail)
     reason, now = HTTPStatus(status).phrase.encode(), time.time()
-    return http.Response(b"HTTP/1.1", status, reason, http.Headers((*fields, *more)), body, None, now, now)
+    content = problems.content(method, body)
+    return http.Response(b"HTTP/1.1", status, reason, http.Headers((*fields, *more)), content, None, now, now)

@@ -59,8 +59,11 @@ class AgentHttp2(_http2.Http2Server):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._refused: set[int] = set()
+        self._of_head: set[int] = set()
 
     def handle_h2_event(self, event: h2.events.Event) -> CommandGenerator[bool]:
+        if isinstance(event, h2.events.RequestReceived) and dict(event.headers).get(b":method") == b"HEAD":
+            self._of_head.add(event.stream_id)
         if isinstance(event, h2.events.RequestReceived) and (why := _unfit(event)):
             yield from self._refuse(event.stream_id, why)
             return False
@@ -74,8 +77,7 @@ class AgentHttp2(_http2.Http2Server):
         """Answers at once. What else comes on this stream is looked through."""
         self._refused.add(stream_id)
         fields, body = problems.problem(HTTPStatus.BAD_REQUEST, Outcome.LOCAL, why)
-        self._send_head(stream_id, HTTPStatus.BAD_REQUEST, fields)
-        self.h2_conn.send_data(stream_id, body, end_stream=True)
+        self._send_own(stream_id, HTTPStatus.BAD_REQUEST, fields, body)
         yield commands.SendData(self.conn, self.h2_conn.data_to_send())
         yield UnreadableRequestHook(Unreadable(self.context.client, why))
 
@@ -117,9 +119,12 @@ class AgentHttp2(_http2.Http2Server):
             return False
         status = HTTPStatus.GATEWAY_TIMEOUT if outcome is Outcome.TIMED_OUT else status
         fields, body = problems.problem(status, outcome, event.message)
-        self._send_head(stream_id, status, fields)
-        self.h2_conn.send_data(stream_id, body, end_stream=True)
+        self._send_own(stream_id, status, fields, body)
         return True
+
+    def _send_own(self, stream_id: int, status: int, fields: Fields, body: bytes) -> None:
+        self._send_head(stream_id, status, fields)
+        self.h2_conn.send_data(stream_id, b"" if stream_id in self._of_head else body, end_stream=True)
 
 
 def _unfit(event: h2.events.RequestReceived) -> str:

@@ -90,17 +90,22 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
             # A cut is passed on as one: without the proxy the agent would have got no answer either.
             if event.outcome is not Outcome.CUT:
                 status = 504 if event.outcome is Outcome.TIMED_OUT else 502
-                yield commands.SendData(self.conn, problems.assembled(status, event.outcome, event.message))
+                yield commands.SendData(
+                    self.conn, problems.assembled(status, event.outcome, event.message, self._method())
+                )
             yield commands.CloseConnection(self.conn)
         elif isinstance(event, _events.ResponseProtocolError) and self.conn.connected and not self.response:
             code = event.code.http_status_code()
             if code is not None:
                 outcome = OUTCOMES.get(event.code, Outcome.LOCAL)
-                yield commands.SendData(self.conn, problems.assembled(code, outcome, event.message))
+                yield commands.SendData(self.conn, problems.assembled(code, outcome, event.message, self._method()))
             yield commands.CloseConnection(self.conn)
         else:
             self._trailers = None
             yield from super().send(event)
+
+    def _method(self) -> bytes:
+        return self.request.data.method if self.request else b""
 
     def _may_end_chunked(self) -> bool:
         assert self.request is not None
@@ -129,7 +134,7 @@ class AgentHttp1(BoundedAgent, _http1.Http1Server):
                 yield _base.ReceiveHttp(_events.RequestTrailers(self.stream_id, trailers))
             elif self._is_refusal(command, event):
                 message = "the body of this request cannot be read"
-                yield commands.SendData(self.conn, problems.assembled(400, Outcome.HALF_SENT, message))
+                yield commands.SendData(self.conn, problems.assembled(400, Outcome.HALF_SENT, message, self._method()))
             elif _is(command, _events.RequestProtocolError) and isinstance(event, events.ConnectionClosed):
                 message = "the agent closed the connection in the middle of its request"
                 code = _events.ErrorCode.CLIENT_DISCONNECTED

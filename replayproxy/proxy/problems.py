@@ -51,8 +51,8 @@ def content(method: bytes, body: bytes) -> bytes:
     return b"" if method.upper() == b"HEAD" else body
 
 
-def assembled(status: int, outcome: Outcome, detail: str) -> bytes:
-    """The whole answer as bytes of HTTP/1.1."""
+def assembled(status: int, outcome: Outcome, detail: str, method: bytes = b"") -> bytes:
+    """The whole answer as bytes of HTTP/1.1; `method` is the request's, where it could be read."""
     fields, body = problem(status, outcome, detail)
     head = b"HTTP/1.1 %d %s\r\n" % (status, phrase(status))
-    return head + b"".join(name + b": " + value + b"\r\n" for name, value in fields) + b"\r\n" + body
+    return head + b"".join(name + b": " + value + b"\r\n" for name, value in fields) + b"\r\n" + content(method, body)

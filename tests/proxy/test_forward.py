@@ -137,6 +137,10 @@ async def test_a_request_to_the_proxy_itself_does_not_run_in_a_circle(forwarded:
     got = await agent.ask(b"GET %s/a HTTP/1.1\r\nHost: %s\r\n\r\n" % (own, own[7:]))
     assert got.startswith(b"HTTP/1.1 400 ")
     assert b"the proxy's own" in got
+    asks = await f.agent()
+    await asks.send(b"HEAD %s/a HTTP/1.1\r\nHost: %s\r\n\r\n" % (own, own[7:]))
+    head, _, content = (await asks.read_to_end()).partition(b"\r\n\r\n")
+    assert (head[:13], content) == (b"HTTP/1.1 400 ", b"")
     assert f.w.scribe.exchanges == []
 
 

@@ -16,6 +16,11 @@ def test_an_own_answer_is_marked_and_says_why() -> None:
     assert document["answered_by"] == "replayproxy"
 
 
+def test_to_head_the_assembled_answer_is_its_head() -> None:
+    whole = assembled(502, Outcome.REFUSED, "connection refused", b"GET")
+    assert assembled(502, Outcome.REFUSED, "connection refused", b"HEAD") == whole.partition(b"{")[0]
+
+
 def test_the_assembled_answer_has_its_length() -> None:
     raw = assembled(504, Outcome.TIMED_OUT, "too slow – é")
     head, _, body = raw.partition(b"\r\n\r\n")

@@ -122,6 +122,17 @@ async def test_a_refused_environment_is_a_502_of_ours(w: Wire) -> None:
     assert "upstream-refused" in w.scribe.kinds()
 
 
+async def test_an_answer_of_ours_to_head_has_no_body(w: Wire) -> None:
+    environment, _, agent = await w.between(says(OK))
+    await environment.stop()
+    await agent.send(b"HEAD /rp/e1/x HTTP/1.1\r\nHost: x\r\n\r\n")
+    head, _, content = (await agent.read_to_end()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+    assert b"application/problem+json" in head
+    assert content == b""
+    assert (await w.scribe.exchange()).outcome is Outcome.REFUSED
+
+
 async def test_a_refused_environment_is_told_even_after_a_100_continue(w: Wire) -> None:
     environment, _, agent = await w.between(says(OK))
     await environment.stop()

@@ -234,8 +234,10 @@ async def test_an_environment_that_is_not_there_is_a_problem_document_over_http2
     trust = ssl.create_default_context(cafile=authority.certificate)
     async with H2Environment.agent(listener.bound, trust) as agent:
         got = await agent.ask(b"GET", b"/rp/e1/a")
+        head = await agent.ask(b"HEAD", b"/rp/e1/a")
     assert (got.status, dict(got.fields)[b"replay-local"]) == (502, b"refused")
     assert json.loads(got.body)["answered_by"] == "replayproxy"
+    assert (head.status, dict(head.fields)[b"replay-local"], head.body) == (502, b"refused", b"")
     assert (await w.scribe.exchange()).outcome is Outcome.REFUSED
 
 
