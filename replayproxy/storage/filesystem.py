@@ -18,7 +18,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def refuse_network(directory: Path, mounts: Path = MOUNTS) -> None:
-    """StoreTrouble where a recording would not be safe. Where the system does not say, nothing is refused."""
+    """StoreTrouble where what is written would not be safe. Where the system does not say, nothing is refused."""
     try:
         told = mounts.read_text("utf-8", "replace")
     except OSError:
@@ -26,8 +26,8 @@ def refuse_network(directory: Path, mounts: Path = MOUNTS) -> None:
     kind = kind_of(directory, told)
     if kind in NETWORK:
         raise StoreTrouble(
-            f"{directory} lies on a network file system ({kind}), where a recording would not be safe",
-            hint="--store on a local disk, then replayproxy merge or export",
+            f"{directory} lies on a network file system ({kind}), where what is written would not be safe",
+            hint="a store on a local disk; replayproxy export writes files that may lie anywhere",
         )
 
 

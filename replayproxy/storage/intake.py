@@ -21,6 +21,7 @@ from replayproxy.errors import StoreTrouble, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.batch import Batch
 from replayproxy.storage.environment import Environment
+from replayproxy.storage.filesystem import refuse_network
 from replayproxy.storage.frame import pressed
 from replayproxy.storage.layout import episode_key, episode_name_key, u64
 from replayproxy.storage.numbers import Numbers
@@ -38,6 +39,7 @@ class Intake:
         env = store.env
         if env.readonly:
             raise StoreTrouble(f"{env.path} is read-only")
+        refuse_network(env.path)
         self._env: Environment = env
         # What is not published yet looks to `gc` as if it had been removed: it is kept away until then.
         self._let_go = weakref.finalize(self, locks.drop, locks.share(env.path))

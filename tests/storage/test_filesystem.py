@@ -7,6 +7,8 @@ import pytest
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import Store, filesystem
 from replayproxy.storage.filesystem import kind_of, refuse_network
+from replayproxy.storage.intake import Intake
+from replayproxy.storage.merging import Merger
 
 MOUNTINFO = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -39,12 +41,17 @@ def test_a_network_file_system_is_refused_by_name(tmp_path: Path) -> None:
     refuse_network(Path("/data/store"), tmp_path / "no proc here")
 
 
-def test_only_the_recorder_is_refused(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_writes_much_is_refused_and_who_reads_or_notes_is_not(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = tmp_path / "mountinfo"
     told.write_text("30 1 0:40 / / rw - nfs server:/export rw\n")
     monkeypatch.setattr(filesystem.refuse_network, "__defaults__", (told,))
     with pytest.raises(StoreTrouble, match="network file system"):
         store.writer()
     assert not (store.path / "recorder.lock").exists()
+    for taking_in in (Intake, Merger):
+        with pytest.raises(StoreTrouble, match="network file system"):
+            taking_in(store)
     store.writer(exclusive=False).close()
     assert store.reader().runs() == []
