@@ -7,6 +7,7 @@ takes no connection along that it had not accepted. One that ends is replaced, a
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -122,8 +123,8 @@ class Fleet:
         handing, handed = socket.socketpair()
         with theirs, handed:
             process = await asyncio.create_subprocess_exec(
-                *PROGRAM, str(theirs.fileno()), str(handed.fileno()), pass_fds=(theirs.fileno(), handed.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
+                *PROGRAM, str(theirs.fileno()), str(handed.fileno()), str(os.getpid()),
+                pass_fds=(theirs.fileno(), handed.fileno()), stdin=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
         loop = asyncio.get_running_loop()
         seat: Seat

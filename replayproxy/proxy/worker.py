@@ -1,14 +1,15 @@
 """A worker process of `record --workers N`: a proxy engine whose scribe is the recorder at the other end of a socket.
 
-    python -m replayproxy.proxy.worker CHANNEL SOCKETS
+    python -m replayproxy.proxy.worker CHANNEL SOCKETS RECORDER
 
-Both are numbers of inherited socket pairs: one for the frames, one over which listening sockets are handed. The
-process ends when the recorder says so, or is gone.
+The first two are numbers of inherited socket pairs: one for the frames, one over which listening sockets are handed;
+RECORDER is a process id. The process ends when the recorder says so, or is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -29,6 +30,7 @@ from replayproxy.proxy.remote import FarTicket, RemoteScribe
 from replayproxy.proxy.scribe import Ticket
 
 _ORPHANED = 70
+_SET_DEATH_SIGNAL = 1
 
 
 class Worker:
@@ -125,7 +127,17 @@ async def work(channel: int, sockets: int) -> None:
         await asyncio.sleep(0.005)
 
 
+def end_with(recorder: int) -> None:
+    """A worker that stands still (SIGSTOP, a debugger) hears of no closed socket, and would outlive its recorder with
+    the listening sockets in its hand: the system kills it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != recorder:  # it was gone before that held
+        os._exit(_ORPHANED)
+
+
 def main() -> None:
+    end_with(int(sys.argv[3]))
     # A terminal's Ctrl-C and a service manager's SIGTERM reach every process; when to end, the recorder says.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
