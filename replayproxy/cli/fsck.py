@@ -36,5 +36,8 @@ def text(path: Path, report: Report) -> list[str]:
     if not report.damaged:
         return [f"{path}: whole   read {found or 'nothing'}"]
     rows = [("KIND", "WHERE", "WHAT")]
-    rows += [(d["kind"], safe(d["address"]), safe(d["why"])) for d in report.damaged]
+    rows += [
+        (d["kind"], safe(d["address"]), safe(d["why"]) + ("   (removed: gc frees it)" if "removed" in d else ""))
+        for d in report.damaged
+    ]
     return [f"{path}: DAMAGED   {count(len(report.damaged), 'place')}   read {found or 'nothing'}", *columns(rows)]

@@ -26,6 +26,7 @@ from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.dictionaries import numbers
 from replayproxy.storage.environment import Environment
+from replayproxy.storage.frame import Broken
 from replayproxy.storage.layout import COPY_FILE, DATA_FILE, META_LAST_CHECK, dictionary_key
 from replayproxy.storage.reach import Reach
 from replayproxy.storage.scans import keys_under, under
@@ -59,7 +60,7 @@ def collect(directory: Path, *, tell: Progress = lambda _: None) -> Freed:
         with locks.alone(env.path):
             (env.path / COPY_FILE).unlink(missing_ok=True)
             tell("reading every record")
-            _refuse_damaged(env.path)
+            _refuse_damaged(env)
             freed = Freed(before=_size(env.path))
             try:
                 tell("deleting what is marked as removed")
@@ -80,15 +81,26 @@ def _size(directory: Path) -> int:
     return (directory / DATA_FILE).stat().st_size
 
 
-def _refuse_damaged(directory: Path) -> None:
-    # A damaged record does not say which bodies it leads to, and those would be deleted.
-    damaged = verify(directory).damaged
+def _refuse_damaged(env: Environment) -> None:
+    # A damaged record does not say which bodies it leads to, and those would be deleted. One that is marked as removed
+    # is deleted itself: what leads on from what is kept is known without it.
+    damaged = [one for one in verify(env.path).damaged if "removed" not in one]
+    if damaged and all(one["kind"] in ("blob", "dictionary") for one in damaged):
+        reach = _reach(env)
+        damaged = [one for one in damaged if _is_needed(one, reach)]
     if damaged:
         first = damaged[0]
         raise StoreTrouble(
-            f"{directory} is damaged ({first['kind']} {first['address']}: {first['why']}), and gc would make it worse",
+            f"{env.path} is damaged ({first['kind']} {first['address']}: {first['why']}), and gc would make it worse",
             hint="replayproxy fsck; rm what it names, and merge the store into a new one",
         )
+
+
+def _is_needed(damage: dict[str, str], reach: Reach) -> bool:
+    address = bytes.fromhex(damage["address"])
+    if damage["kind"] == "blob":
+        return address in reach.blobs
+    return len(address) != 4 or int.from_bytes(address, "big") in reach.dictionaries
 
 
 # What is marked
@@ -127,10 +139,11 @@ def _episode(env: Environment, key: bytes, count: Counter[str]) -> None:
     with env.changing() as txn:
         raw = txn.get(key, db=dbs["episodes"])
         if raw is not None:
-            stored, session = cold.decode_episode(raw)
-            if stored.seal is not None:
-                unsealed = replace(stored, seal=None, state=EpisodeState.INCOMPLETE)
-                txn.put(key, cold.encode_episode(unsealed, session), db=dbs["episodes"])
+            with suppress(Broken):  # a damaged record seals nothing
+                stored, session = cold.decode_episode(raw)
+                if stored.seal is not None:
+                    unsealed = replace(stored, seal=None, state=EpisodeState.INCOMPLETE)
+                    txn.put(key, cold.encode_episode(unsealed, session), db=dbs["episodes"])
     for db in ("exchanges", "snapshots", "events"):
         count[db] += _all_under(env, db, key[8:])
     with env.changing() as txn:
@@ -179,16 +192,21 @@ def _dictionaries(env: Environment, live: set[int], count: Counter[str]) -> None
 
 
 def _reach(env: Environment) -> Reach:
-    """What records lead to: memory holds the addresses of all blobs."""
+    """What the records lead to that are not marked as removed: memory holds the addresses of all blobs."""
     with env.reading() as txn:
+        marks = set(keys_under(txn, env.dbs["removed"], b""))
+        gone = {key[8:] for key in keys_under(txn, env.dbs["episodes"], b"") if key in marks or key[:8] in marks}
         reach = Reach(txn, env.dbs, env.dictionaries)
         for key, raw in under(txn, env.dbs["exchanges"], b""):
-            reach.exchange(key, raw)
-        for _, raw in under(txn, env.dbs["snapshots"], b""):
-            reach.snapshot(raw)
+            if key[:8] not in gone:
+                reach.exchange(key, raw)
+        for key, raw in under(txn, env.dbs["snapshots"], b""):
+            if key[:8] not in gone:
+                reach.snapshot(raw)
         for db in ("checks", "trials"):
-            for _, raw in under(txn, env.dbs[db], b"") if db in env.dbs else ():
-                reach.document(raw)
+            for key, raw in under(txn, env.dbs[db], b"") if db in env.dbs else ():
+                if key[:8] not in marks:
+                    reach.document(raw)
     return reach
 
 

@@ -49,8 +49,10 @@ RECORDS = ("runs", "episodes", "exchanges", "snapshots", "seals", "events", "che
 type Damage = dict[str, str]
 
 
-def _damage(kind: str, address: str, why: object) -> Damage:
-    return {"kind": kind, "address": address, "why": str(why)}
+def _damage(kind: str, address: str, why: object, *, gone: bool = False) -> Damage:
+    """`gone`: it belongs to a run or an episode that is marked as removed: nobody reads it any more."""
+    told = {"kind": kind, "address": address, "why": str(why)}
+    return {**told, "removed": "yes"} if gone else told
 
 
 class Scan:
@@ -62,6 +64,7 @@ class Scan:
         self._shelf = Dictionaries(lambda n: txn.get(dictionary_key(n), db=env.dbs["meta"]))
         self._runs: dict[int, str] = {}
         self._episodes: dict[int, str] = {}
+        self._gone: set[int] = set()  # episodes that are marked as removed, or their run is
         self._seals: list[Episode] = []
         self._nodes: set[bytes] = set()
         self.read: Counter[str] = Counter()
@@ -88,6 +91,9 @@ class Scan:
 
     def _has(self, db: str, key: bytes) -> bool:
         return self._txn.get(key, db=self._dbs[db]) is not None
+
+    def _is_gone(self, run: bytes, episode: bytes = b"") -> bool:
+        return self._has("removed", run) or (bool(episode) and self._has("removed", run + episode))
 
     def pages(self) -> Iterator[Damage]:
         """The tree of pages itself, if nobody is writing: one wrong bit in it can lose records without a trace."""
@@ -117,7 +123,7 @@ class Scan:
                     raise Broken("it lies under the key of another record")
             except Broken as broken:
                 self._runs[number(key)] = f"run {number(key)}"
-                yield _damage("run", f"run {number(key)}", broken)
+                yield _damage("run", f"run {number(key)}", broken, gone=self._is_gone(key))
                 continue
             self._runs[run.key] = run.name
             if not self._has("removed", key) and self._txn.get(run.name.encode(), db=self._dbs["run-names"]) != key:
@@ -128,7 +134,9 @@ class Scan:
 
     def episodes(self) -> Iterator[Damage]:
         for key, raw in self._all("episodes"):
-            run = number(key[:8])
+            run, gone = number(key[:8]), self._is_gone(key[:8], key[8:])
+            if gone:
+                self._gone.add(number(key[8:]))
             where = f"{self._runs.get(run, f'run {run}')}/episode {number(key[8:])}"
             try:
                 episode, _ = cold.decode_episode(raw)
@@ -136,7 +144,7 @@ class Scan:
                     raise Broken("it lies under the key of another record")
             except Broken as broken:
                 self._episodes[number(key[8:])] = where
-                yield _damage("episode", where, broken)
+                yield _damage("episode", where, broken, gone=gone)
                 continue
             where = f"{self._runs.get(run, f'run {run}')}/{episode.name}"
             self._episodes[episode.key] = where
@@ -146,7 +154,7 @@ class Scan:
                 yield _damage("episode", where, "its run is not there")
             named = self._txn.get(episode_name_key(run, episode.name), db=self._dbs["episode-names"])
             # Names in a removed run lead nobody anywhere: `gc` may have been killed among them.
-            if named != key[8:] and not self._has("removed", key) and not self._has("removed", key[:8]):
+            if named != key[8:] and not gone:
                 yield _damage("name", where, "its name leads to another episode, or nowhere")
         for name, key in self._all("episode-names"):
             if not self._has("episodes", name[:8] + key) and not self._has("removed", name[:8]):
@@ -176,42 +184,46 @@ class Scan:
                 yield _damage("dictionary", key[len(META_DICTIONARY) :].hex(), broken)
 
     def exchanges(self) -> Iterator[Damage]:
-        lost: Counter[tuple[int, str, str]] = Counter()
+        lost: Counter[tuple[int, str, str, bool]] = Counter()
         for where, seq, key, raw in self._numbered("exchanges"):
             yield from self._orphan(key, where, seq)
+            gone = number(key[:8]) in self._gone
             try:
                 exchange = decode_exchange(raw, exchange_order(key), seq, self._shelf)
                 if (wrong := wrong_member(exchange)) is not None:
                     raise Broken(f"its {wrong} is of the wrong type")
             except NoDictionary as missing:
-                lost[missing.number, where, missing.why] += 1
+                lost[missing.number, where, missing.why, gone] += 1
                 continue
             except Broken as broken:
-                yield _damage("exchange", f"{where}#{seq}", broken)
+                yield _damage("exchange", f"{where}#{seq}", broken, gone=gone)
                 continue
-            yield from self._bodies(f"{where}#{seq}", exchange)
-        for (number_, where, why), count in lost.items():  # one line an episode: there may be very many exchanges
-            yield _damage("exchange", where, f"{count} of its exchanges need dictionary {number_}, which {why}")
+            yield from self._bodies(f"{where}#{seq}", exchange, gone=gone)
+        for (number_, where, why, gone), count in lost.items():  # one line an episode: there may be very many exchanges
+            told = f"{count} of its exchanges need dictionary {number_}, which {why}"
+            yield _damage("exchange", where, told, gone=gone)
 
-    def _bodies(self, where: str, exchange: Exchange) -> Iterator[Damage]:
+    def _bodies(self, where: str, exchange: Exchange, *, gone: bool) -> Iterator[Damage]:
         for which, body in bodies_of(exchange):
             missing = sum(not self._has("blobs", address) for address in body.pieces)
             if missing:
-                yield _damage("body", where, f"{missing} of {len(body.pieces)} pieces of its {which} are missing")
+                told = f"{missing} of {len(body.pieces)} pieces of its {which} are missing"
+                yield _damage("body", where, told, gone=gone)
 
     def snapshots(self) -> Iterator[Damage]:
         for where, _, key, raw in self._numbered("snapshots"):
-            address = f"{where}/s{int.from_bytes(key[8:], 'big')}"
+            address, gone = f"{where}/s{int.from_bytes(key[8:], 'big')}", number(key[:8]) in self._gone
             try:
                 shot = cold.decode(Snapshot, raw)
                 if shot.n != int.from_bytes(key[8:], "big"):
                     raise Broken("it lies under the key of another record")
             except Broken as broken:
-                yield _damage("snapshot", address, broken)
+                yield _damage("snapshot", address, broken, gone=gone)
                 continue
             for root in (shot.root, shot.aside):
                 if root is not None and (missing := self._missing_nodes(root)):
-                    yield _damage("snapshot", address, f"{missing} nodes of its state are missing or damaged")
+                    told = f"{missing} nodes of its state are missing or damaged"
+                    yield _damage("snapshot", address, told, gone=gone)
 
     def _missing_nodes(self, root: bytes) -> int:
         """Walks a state's tree; what an earlier snapshot shares with it is not walked again unless it was damaged."""
@@ -237,7 +249,7 @@ class Scan:
                 chain.snapshot(key, raw)
             assert episode.seal is not None
             if trouble := seal_trouble(episode.seal, chain.seal()):
-                yield _damage("seal", self._episodes[episode.key], trouble)
+                yield _damage("seal", self._episodes[episode.key], trouble, gone=episode.key in self._gone)
 
     def events(self) -> Iterator[Damage]:
         for where, seq, key, raw in self._numbered("events"):
@@ -245,14 +257,15 @@ class Scan:
             try:
                 cold.decode(Event, raw)
             except Broken as broken:
-                yield _damage("event", f"event {seq} of {where}", broken)
+                yield _damage("event", f"event {seq} of {where}", broken, gone=number(key[:8]) in self._gone)
 
     def checks(self) -> Iterator[Damage]:
         for key, raw in self._all("checks"):
             try:
                 cold.decode_document(raw)
             except Broken as broken:
-                yield _damage("check", self._runs.get(number(key), f"run {number(key)}"), broken)
+                run = self._runs.get(number(key), f"run {number(key)}")
+                yield _damage("check", run, broken, gone=self._is_gone(key))
         last = self._txn.get(META_LAST_CHECK, db=self._dbs["meta"])
         if last is not None and not self._has("checks", last):
             yield _damage("check", self._runs.get(number(last), "?"), "the last check is not there")
@@ -265,7 +278,7 @@ class Scan:
             try:
                 cold.decode_document(raw)
             except Broken as broken:
-                yield _damage("trial", where, broken)
+                yield _damage("trial", where, broken, gone=self._is_gone(key[:8]))
 
     def machines(self) -> Iterator[Damage]:
         for key, raw in self._all("machines") if "machines" in self._dbs else ():
@@ -275,7 +288,7 @@ class Scan:
             try:
                 decoded(raw)
             except Broken as broken:
-                yield _damage("machine", where, broken)
+                yield _damage("machine", where, broken, gone=self._is_gone(key))
 
     def blobs(self) -> Iterator[Damage]:
         for address, raw in self._all("blobs"):

@@ -17,7 +17,8 @@ from replayproxy.storage.layout import DATA_FILE
 
 @dataclass(slots=True)
 class Report:
-    """What a verification found. `read`: how many records of each kind it could read."""
+    """What a verification found. `read`: how many records of each kind it could read. A damage with `removed` is of
+    what is marked as removed: `gc` frees it."""
 
     damaged: list[dict[str, str]] = field(default_factory=list)
     read: dict[str, int] = field(default_factory=dict)

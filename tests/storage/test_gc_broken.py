@@ -12,12 +12,67 @@ from pathlib import Path
 
 import pytest
 
+from replayproxy.core.canonical import digest
 from replayproxy.errors import StoreTrouble
 from replayproxy.storage import gc, open_store
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.gc import collect
+from replayproxy.storage.layout import u64
 from replayproxy.storage.verify import verify
-from tests.storage.gc_kit import COLLECT, content, fill, remove
+from tests.storage.gc_kit import COLLECT, SHARED, content, fill, remove
+
+
+def _damage(path: Path, db: str, key: bytes) -> None:
+    """Turns a bit of the first record whose key begins so."""
+    with open_store(path) as store, store.env.writing() as txn, txn.cursor(store.env.dbs[db]) as at:
+        assert at.set_range(key)
+        assert at.key().startswith(key)
+        at.put(at.key(), at.value()[:-1] + bytes((at.value()[-1] ^ 1,)))
+
+
+def _keys(path: Path, address: str) -> tuple[bytes, bytes]:
+    """Of its run, and of its episode."""
+    with open_store(path) as store:
+        found = store.reader().resolve(address)
+        assert found.episode is not None
+        return u64(found.run.key), u64(found.episode.key)
+
+
+OF_RUN = ("runs", "checks", "trials", "machines")
+OF_EPISODE = ("episodes", "exchanges", "snapshots", "blobs")
+
+
+@pytest.mark.parametrize(
+    ("removed", "db"), [*(("r1", db) for db in OF_RUN + OF_EPISODE), *(("r1/e2", db) for db in OF_EPISODE)]
+)
+def test_what_is_damaged_and_removed_is_freed(tmp_path: Path, db: str, removed: str) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    kept = {name: held for name, held in content(path).items() if not f"{name}/".startswith(f"{removed}/")}
+    run, episode = _keys(path, "r1/e2")
+    if db == "blobs":
+        own = random.Random("121").randbytes(30_000)
+        key = digest(own)
+    else:
+        key = {"episodes": run + episode, "exchanges": episode, "snapshots": episode}.get(db, run)
+    remove(path, removed)
+    _damage(path, db, key)
+    assert all("removed" in one or one["kind"] == "blob" for one in verify(path).damaged)
+    assert verify(path).damaged
+    collect(path)
+    assert verify(path).damaged == []
+    assert content(path) == kept
+
+
+def test_a_damaged_body_that_something_kept_shares_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    remove(path, "r1")
+    _damage(path, "blobs", digest(SHARED[: 256 * 1024]))
+    before = (path / "data.mdb").read_bytes()
+    with pytest.raises(StoreTrouble, match=r"is damaged \(blob "):
+        collect(path)
+    assert (path / "data.mdb").read_bytes() == before
 
 
 @pytest.mark.parametrize("turn", range(4))
