@@ -38,6 +38,9 @@ class Absent:
     def __repr__(self) -> str:
         return "(absent)"
 
+    def __reduce__(self) -> str:
+        return "ABSENT"  # there is one, in a copy and in another process too
+
 
 ABSENT = Absent()
 

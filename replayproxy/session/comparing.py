@@ -7,21 +7,18 @@ is done by whoever asks. So the judgement is the same, whatever the processes do
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from multiprocessing import get_context
 from pathlib import Path
 
 from replayproxy.core.rules import Rule
 from replayproxy.core.values import Episode, Run, Trace
 from replayproxy.detect.nondeterminism import Pairwise, pairwise
+from replayproxy.session.beside import Crew, Lost, cores, crew
 from replayproxy.storage import Reader, open_store
 
 WORTH = 64
@@ -33,16 +30,16 @@ FIRSTS = 8_000
 
 @dataclass(slots=True)
 class Comparing:
-    """`Ahead` over a pool of processes."""
+    """`Ahead` over a crew of processes."""
 
-    pool: ProcessPoolExecutor
+    crew: Crew
     _first: dict[Hashable, str] = field(default_factory=dict)
     _asked: dict[tuple[str, str], Future[Pairwise]] = field(default_factory=dict)
 
     def offer(self, episode: Episode, group: Hashable) -> None:
         first = self._first.setdefault(group, episode.name)
         if first != episode.name:
-            self._asked[first, episode.name] = self.pool.submit(_compared, first, episode.name)
+            self._asked[first, episode.name] = self.crew.submit(_compared, first, episode.name)
 
     def pairwise(self, first: Episode, other: Episode) -> Pairwise | None:
         asked = self._asked.pop((first.name, other.name), None)
@@ -50,25 +47,18 @@ class Comparing:
             return None
         try:
             return asked.result()
-        except Exception:  # whatever befell that process: done here, the same fault shows, or none
+        except Lost:
             return None
 
 
 @contextmanager
 def ahead(path: Path, run: str, episodes: int, rules: Sequence[Rule], today: date | None) -> Iterator[Comparing | None]:
     """None where it would not be worth it."""
-    cores = len(os.sched_getaffinity(0))
-    if cores < 2 or episodes < WORTH:
+    if (free := cores()) < 2 or episodes < WORTH:
         yield None
         return
-    pool = ProcessPoolExecutor(
-        max_workers=min(cores - 1, 4), mp_context=get_context("spawn"), initializer=_open,
-        initargs=(str(path), run, tuple(rules), today),
-    )  # fmt: skip
-    try:
-        yield Comparing(pool)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with crew(min(free - 1, 4), _open, str(path), run, tuple(rules), today) as made:
+        yield Comparing(made)
 
 
 # In the other process
@@ -102,8 +92,6 @@ _here: list[_Here] = []
 
 
 def _open(path: str, run: str, rules: tuple[Rule, ...], today: date | None) -> None:
-    gc.set_threshold(20_000, 20, 20)  # as in every command that works something off (`cli.main`)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts both, and the other one ends this one
     reader = open_store(Path(path)).reader()
     _here[:] = [_Here(reader=reader, run=reader.run(run), rules=rules, today=today)]
 

@@ -5,33 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from replayproxy.core.compare import compare
-from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Comparison, Fold, Root
+from replayproxy.core.comparison import DIFFERENT, SAME, UNDECIDED, Fold, Root
 from replayproxy.core.episodepairs import Paired, pair_episodes
 from replayproxy.core.rules import Rule, RuleBook
-from replayproxy.core.values import UNATTRIBUTED, Episode, Run
+from replayproxy.core.values import UNATTRIBUTED, Episode
 from replayproxy.errors import Exit, WrongUsage, worst
+from replayproxy.session.diff_pair import EpisodePair
+from replayproxy.session.diff_pairs import Ground, in_order
 from replayproxy.session.look import Found, Stores
-from replayproxy.storage import Reader
 
 type Progress = Callable[[int, int], None]
-type Side = tuple[Reader, Run, Episode]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodePair:
-    """Two episodes that were compared, by address."""
-
-    a: str
-    b: str
-    comparison: Comparison
-
-    def to_json(self) -> dict[str, Any]:
-        return {"a": self.a, "b": self.b, **self.comparison.to_json(self.a, self.b)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +122,14 @@ def diff(
         paired = pair_episodes(left.reader.episodes(runs[0]), right.reader.episodes(runs[1]))
     else:
         raise WrongUsage(f"{a} and {b} are a run and an episode", hint="diff RUN RUN, or diff RUN/EPISODE RUN/EPISODE")
+    ground = Ground(readers=(left.reader, right.reader), runs=runs, rules=tuple(rules), today=today)
     compared = []
-    for number, (x, y) in enumerate(paired.pairs, 1):
-        if progress is not None:
-            progress(number, len(paired.pairs))
-        one = _compared((left.reader, runs[0], x), (right.reader, runs[1], y), rules, today)
-        compared.append(replace(one, a=left.address(one.a), b=right.address(one.b)))
+    with closing(in_order(ground, paired.pairs)) as coming:
+        for number in range(1, len(paired.pairs) + 1):
+            if progress is not None:
+                progress(number, len(paired.pairs))
+            one = next(coming)
+            compared.append(replace(one, a=left.address(one.a), b=right.address(one.b)))
     if left.resolved.episode is not None:
         return _summed(compared[0].a, compared[0].b, True, compared, paired, rules, today)
     return _summed(left.address(runs[0].name), right.address(runs[1].name), False, compared, paired, rules, today)
@@ -153,35 +143,6 @@ def _meant(stores: Stores, text: str) -> Found:
     if resolved.episode is not None and resolved.episode.name == UNATTRIBUTED:
         raise WrongUsage(f"{text} is traffic without an episode", hint="name an episode")
     return found
-
-
-def _compared(a: Side, b: Side, rules: Sequence[Rule], today: date | None) -> EpisodePair:
-    traces = [reader.trace(run, episode) for reader, run, episode in (a, b)]
-    comparison = compare(traces[0], traces[1], rules=rules, load=a[0].node, load_b=b[0].node, today=today)
-    rewarded = _with_reward(comparison, a[2], b[2], RuleBook(rules, today))
-    return EpisodePair(a=traces[0].address, b=traces[1].address, comparison=rewarded)
-
-
-def _with_reward(comparison: Comparison, a: Episode, b: Episode, rules: RuleBook) -> Comparison:
-    """Reward and outcome, which the harness gave, are part of an episode: where both have one, they are compared."""
-    roots = list(comparison.roots)
-    explained, uses = Counter(comparison.explained), dict(comparison.rules)
-    for name, x, y in (("reward", a.reward, b.reward), ("outcome", a.outcome, b.outcome)):
-        if x is None or y is None or x == y or (isinstance(x, float) and isinstance(y, float) and _near(x, y)):
-            continue
-        rule = rules.find("", f"episode/{name}", frozenset({"ignore", "mask"}))
-        if rule is not None:
-            explained[f"rule:{rule.name}"] += 1
-            uses[rule.name] = uses.get(rule.name, 0) + 1
-        else:
-            pointer = f"episode/{name}"
-            roots.append(Root(a=None, b=None, pointer=pointer, values=(x, y), kind=name, request="the episode"))
-    verdict = DIFFERENT if roots and comparison.verdict == SAME else comparison.verdict
-    return replace(comparison, roots=tuple(roots), explained=dict(explained), rules=uses, verdict=verdict)
-
-
-def _near(x: float, y: float) -> bool:
-    return abs(x - y) <= 1e-9 * max(abs(x), abs(y))
 
 
 def _summed(

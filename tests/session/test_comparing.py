@@ -35,7 +35,7 @@ def test_two_processes_judge_as_one_does(
     [alone] = check(stores, ["r"], Demands(), now=1)
     assert asked == []  # too few episodes for a process of their own
     monkeypatch.setattr(comparing, "WORTH", 1)
-    monkeypatch.setattr(comparing.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(comparing, "cores", lambda: 2)
     [beside] = check(stores, ["r"], Demands(), now=1)
     assert len(asked) == 7
     assert any(found for _, found in asked)
@@ -52,7 +52,7 @@ def test_a_process_that_cannot_compare_costs_time_only(store: Store, monkeypatch
     stores = Stores([store.reader()])
     [alone] = check(stores, ["r"], Demands(), now=1)
     monkeypatch.setattr(comparing, "WORTH", 1)
-    monkeypatch.setattr(comparing.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(comparing, "cores", lambda: 2)
     monkeypatch.setattr(comparing, "_compared", _broken)
     [beside] = check(stores, ["r"], Demands(), now=1)
     assert beside.to_json() == alone.to_json()
