@@ -89,6 +89,10 @@ class _Numbers:
             return known
         return self._number(_scalar(self._soften(value, of_a)))
 
+    def knows(self, container: Any) -> bool:
+        """Whether a container of A has its number."""
+        return (id(container), True) in self._of
+
     def _shape(self, value: Any, of_a: bool) -> Any:
         if isinstance(value, list):
             return ("l", *[self.give(item, of_a) for item in value])
@@ -124,7 +128,7 @@ class _Diff:
         if isinstance(a, dict) and isinstance(b, dict):
             self.members(a, b, at, bt)
         elif isinstance(a, list) and isinstance(b, list):
-            if self.exact.give(a, True) != self.exact.give(b, False):
+            if not self.spelled_alike(a, b) and self.exact.give(a, True) != self.exact.give(b, False):
                 self.elements(a, b, at, bt)
         elif not isinstance(a, (dict, list)) and not isinstance(b, (dict, list)) and _scalar(a) == _scalar(b):
             return
@@ -133,6 +137,13 @@ class _Diff:
         else:
             kind = "value" if _type(a) == _type(b) or a is None or b is None else "type"
             self.out.append(Change(kind, at, bt, a, b))
+
+    def spelled_alike(self, a: list[Any], b: list[Any]) -> bool:
+        """Whether two arrays are one value to the letter: the usual case, and told without numbering what is in them.
+
+        Not asked of arrays in arrays that differ: those have their numbers, and text upon text would not be linear.
+        """
+        return len(a) == len(b) and not self.exact.knows(a) and repr(a) == repr(b)
 
     def documents(self, a: str, b: str) -> tuple[Any, Any] | None:
         """Two texts that are JSON documents themselves, as MCP tools answer; but for white space they must differ."""

@@ -41,6 +41,7 @@ assert MISSING not in _EXTRA_DEFAULT.values()
 _get_extras = attrgetter(*_EXTRAS)
 _USUAL = tuple(_EXTRA_DEFAULT[name] for name in _EXTRAS)
 _NOTHINGS = digest(b"")
+_EMPTY = Body(size=0, digest=_NOTHINGS, inline=b"")
 
 
 def _text(raw: bytes) -> str:
@@ -146,6 +147,8 @@ def _open_body(stored: list[Any] | None, head: int, tail: _Tail) -> Body | None:
     if stored is None:
         return None
     size, named, length, joined, chunks = stored
+    if length == 0 and size == 0 and named is None and not joined and not chunks:
+        return _EMPTY
     inline = None if length is None else tail.take(length)
     return Body(
         size=size,

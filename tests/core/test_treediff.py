@@ -5,10 +5,11 @@ import random
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from replayproxy.core import jsonvalue
+from replayproxy.core import jsonvalue, treediff
 from replayproxy.core.treediff import ABSENT, INNER, Change, tree_diff
 from tests.core.world import relaxed, trees
 
@@ -45,6 +46,18 @@ def shuffled(value: Any, seed: int) -> Any:
 @given(trees)
 def test_a_tree_does_not_differ_from_itself(tree: Any) -> None:
     assert tree_diff(tree, copy.deepcopy(tree)) == []
+
+
+@relaxed
+@given(trees, trees, st.data())
+def test_arrays_that_are_spelled_alike_are_passed_over_to_the_same_end(a: Any, other: Any, data: Any) -> None:
+    left = {"x": a, "y": [a, other], "z": [[other], a]}
+    spot = data.draw(st.sampled_from(places(left)))
+    right = planted(left, spot, data.draw(trees))
+    quick = tree_diff(left, right)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(treediff._Diff, "spelled_alike", lambda *_: False)
+        assert tree_diff(left, right) == quick
 
 
 @relaxed
@@ -144,3 +157,12 @@ def test_long_arrays_cost_no_quadratic_time() -> None:
     a = [{"n": index, "tag": f"t{index % 7}"} for index in range(20_000)]
     b = [item for item in a if item["n"] % 997]
     assert len(tree_diff(a, b)) == len(a) - len(b)
+
+
+def test_arrays_that_are_spelled_alike_need_no_numbers_and_true_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tree_diff({"x": [1]}, {"x": [True]}) == [Change("type", ("x", 0), ("x", 0), 1, True)]
+    assert tree_diff({"x": [Decimal("1.0")]}, {"x": [1]}) == []
+    monkeypatch.setattr(treediff._Numbers, "give", lambda *_: pytest.fail("numbered"))
+    assert tree_diff({"x": [{"n": [1, "a"]}], "y": 1}, {"x": [{"n": [1, "a"]}], "y": 2}) == [
+        Change("value", ("y",), ("y",), 1, 2)
+    ]
