@@ -192,7 +192,7 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
 def main() -> None:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not speak for us
-    gc.set_threshold(20_000, 20, 20)  # what is read has no cycles: as in every command that works something off (`cli.main`)
+    gc.set_threshold(20_000, 20, 20)  # as in every command that works something off (`cli.main`)
     serve(sys.stdin.buffer, sink)
 
 
