@@ -6,10 +6,19 @@ gives, for every input (tested against it).
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import itertools
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
-from mitmproxy import http, optmanager
+from mitmproxy import connection, flow, hooks, http, optmanager
+from mitmproxy.utils import asyncio_utils
 
 _PLAIN = frozenset({str, int, float, bool, type(None), bytes})
 """What a copy of is the thing itself."""
@@ -49,6 +58,34 @@ def _unchecked(self: http.MessageData) -> None:
     """`MessageData.__post_init__`: a check of mitmproxy's own arguments, which `python -O` leaves out too."""
 
 
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
+def _args(self: hooks.Hook) -> list[Any]:
+    """`Hook.args`: the original asks for a hook's fields anew each time."""
+    return [getattr(self, name) for name in _names(type(self))]  # type: ignore[arg-type]  # a class is hashable
+
+
+def _task_info(task: asyncio.Task[Any], *, name: str, client: tuple[Any, ...] | None = None) -> None:
+    """`set_task_debug_info`, without a look at the environment for the name of a running test."""
+    task.created = time.time()  # type: ignore[attr-defined]
+    task.set_name(name)
+    if client:
+        task.client = client  # type: ignore[attr-defined]
+
+
+def _numbered() -> Callable[[], str]:
+    """Names for connections and flows, in a uuid's form and as unlike those of other processes: one uuid, of which only
+    the last twelve digits go on. A new one each costs two calls of the system for each exchange."""
+    begun, number = str(uuid.uuid4())[:24], itertools.count()
+    return lambda: f"{begun}{next(number):012x}"
+
+
+_IDS = SimpleNamespace(uuid4=_numbered())
+
+
 def install() -> None:
     """Idempotent; affects the whole process."""
     for kind, name, ours in (
@@ -57,5 +94,9 @@ def install() -> None:
         (http.Headers, "__contains__", _contains),
         (optmanager._Option, "current", _current),
         (http.MessageData, "__post_init__", _unchecked),
+        (hooks.Hook, "args", _args),
+        (asyncio_utils, "set_task_debug_info", _task_info),
+        (flow, "uuid", _IDS),
+        (connection, "uuid", _IDS),
     ):
         setattr(kind, name, ours)

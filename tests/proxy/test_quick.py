@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import typing
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mitmproxy import http, options, optmanager
+from mitmproxy import hooks, http, options, optmanager
+from mitmproxy.proxy import server_hooks
+from mitmproxy.proxy.layers import http as http_layers
+from mitmproxy.proxy.layers import tls
+from mitmproxy.utils import asyncio_utils
 
 from replayproxy.proxy import quick
 
@@ -23,6 +29,7 @@ ORIGINALS = {
     name: http.Headers.__dict__.get(name) or getattr(http.Headers, name) for name in ("get", "get_all", "__contains__")
 }
 CURRENT = optmanager._Option.current
+ARGS = hooks.Hook.args
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +64,31 @@ def test_an_option_is_read_as_mitmproxy_reads_it() -> None:
     several = known._options["several"]
     quick._current(several).append("changed by whoever read it")
     assert quick._current(several) == CURRENT(several) == ["as", "given"]
+
+
+def test_the_arguments_of_a_hook_are_its_own() -> None:
+    given = object()
+    for hook in (
+        http_layers.HttpRequestHook(given),
+        tls.TlsStartClientHook(given),
+        server_hooks.ServerConnectHook(given),
+    ):
+        assert quick._args(hook) == ARGS(hook), hook
+
+
+async def test_a_task_says_whose_it_is() -> None:
+    task = asyncio.create_task(asyncio.sleep(0))
+    quick._task_info(task, name="handle_hook(request)", client=("127.0.0.1", 1))
+    assert (task.get_name(), task.client) == ("handle_hook(request)", ("127.0.0.1", 1))  # type: ignore[attr-defined]
+    assert "handle_hook(request)" in asyncio_utils.task_repr(task)
+    await task
+
+
+def test_names_of_connections_are_uuids_and_no_two_are_the_same() -> None:
+    one, other = quick._numbered(), quick._numbered()
+    made = [one() for _ in range(3)] + [other() for _ in range(3)]
+    assert len(set(made)) == 6
+    assert [str(uuid.UUID(name)) for name in made] == made
 
 
 def test_a_mitmproxy_of_the_user_keeps_its_own_ways() -> None:
