@@ -75,16 +75,21 @@ class Route:
     def agent_base(self, agent_host: bytes | None, *, tls: bool) -> str:
         """The origin to put into links. The name by which the agent itself reached the listener is preferred, because
         cookies belong to names; an agent's Host that cannot be the listener's (another port) is not believed."""
-        if agent_host:
-            try:
-                host = agent_host.decode("ascii")
-                at = urlsplit(f"//{host}")
-                port = at.port or _DEFAULT_PORTS["https" if tls else "http"]
-            except ValueError:
-                return self.origin
-            if port == self.port and at.hostname:
-                return f"{'https' if tls else 'http'}://{host}"
-        return self.origin
+        return _base(self.origin, self.port, agent_host, tls)
+
+
+@lru_cache(maxsize=256)  # asked for with each request, and an agent calls a listener by one name
+def _base(origin: str, listens_at: int, agent_host: bytes | None, tls: bool) -> str:
+    if agent_host:
+        try:
+            host = agent_host.decode("ascii")
+            at = urlsplit(f"//{host}")
+            port = at.port or _DEFAULT_PORTS["https" if tls else "http"]
+        except ValueError:
+            return origin
+        if port == listens_at and at.hostname:
+            return f"{'https' if tls else 'http'}://{host}"
+    return origin
 
 
 def env_of_authority(authority: str) -> str:
