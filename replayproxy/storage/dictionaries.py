@@ -12,7 +12,8 @@ that names it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -88,6 +89,12 @@ class Dictionaries:
                 raise NoDictionary(number, f"is damaged: {broken}") from broken
             self._known[number] = found
         return found
+
+    def know(self, listed: Iterable[int]) -> None:
+        """Reads these now. One that is damaged is told of where it is needed."""
+        for number in listed:
+            with suppress(NoDictionary):
+                self._dictionary(number)
 
     def press(self, number: int) -> DictionaryPress:
         """Compresses with it. For one thread. Raises NoDictionary."""

@@ -115,6 +115,12 @@ class Environment:
             raw: bytes | None = txn.get(dictionary_key(number), db=self.dbs["meta"])
         return raw
 
+    def know_dictionaries(self) -> None:
+        """Reads all there are: `gc` may take one out of use while somebody still holds a record that needs it."""
+        with self.reading() as txn:
+            there = numbers(txn, self.dbs["meta"])
+        self.dictionaries.know(there)
+
     def press(self) -> Press:
         """What new records are compressed with: the newest dictionary that is whole, if there is any."""
         with self.reading() as txn:
@@ -220,6 +226,7 @@ def acquire(directory: Path, *, create: bool) -> Environment:
             _refuse_rewritten(directory)
             _refuse_cut(directory)
         opened = _opened(directory, create=create)
+        opened.know_dictionaries()
         opened.users = 1
         _open[opened.identity] = opened
         return opened

@@ -183,6 +183,11 @@ def pressed(raw: bytes, shelf: Shelf | None, press: Press = PLAIN) -> bytes:
     return framed(flags, press.number, raw[CHECKSUM_AT], press.compress(content))
 
 
+def content(raw: bytes, shelf: Shelf | None) -> bytes:
+    """What a record holds, checked. Raises Broken."""
+    return _content(raw, shelf)[1]
+
+
 def open_record(raw: bytes, shelf: Shelf | None = None) -> tuple[Any, bytes]:
     """The document and the bytes after it. Raises Broken."""
     flags, content = _content(raw, shelf)

@@ -27,8 +27,17 @@ from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.dictionaries import numbers
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.frame import Broken
-from replayproxy.storage.layout import COPY_FILE, DATA_FILE, META_LAST_CHECK, dictionary_key
+from replayproxy.storage.layout import (
+    COPY_FILE,
+    DATA_FILE,
+    META_LAST_CHECK,
+    META_LAST_DICTIONARY,
+    META_PURGE,
+    dictionary_key,
+    u64,
+)
 from replayproxy.storage.reach import Reach
+from replayproxy.storage.retiring import retire
 from replayproxy.storage.scans import keys_under, under
 from replayproxy.storage.verify import verify
 
@@ -63,12 +72,15 @@ def collect(directory: Path, *, tell: Progress = lambda _: None) -> Freed:
             _refuse_damaged(env)
             freed = Freed(before=_size(env.path))
             try:
+                upto = _to_purge(env)
                 tell("deleting what is marked as removed")
                 _removed(env, freed.count)
+                if upto is not None:
+                    retire(env, upto)
                 tell("looking for bodies and states that nothing leads to")
                 _blobs(env, freed.count)
                 tell("writing the file anew")
-                freed.short = _rewritten(env)
+                freed.short = _rewritten(env, always=upto is not None)
             except (lmdb.Error, OSError) as error:
                 raise StoreTrouble(f"{env.path} cannot be written: {error}", hint="free space, and gc again") from error
             freed.after = _size(env.path)
@@ -101,6 +113,21 @@ def _is_needed(damage: dict[str, str], reach: Reach) -> bool:
     if damage["kind"] == "blob":
         return address in reach.blobs
     return len(address) != 4 or int.from_bytes(address, "big") in reach.dictionaries
+
+
+def _to_purge(env: Environment) -> int | None:
+    """Up to which number dictionaries may hold what is marked as removed, or what a gc that was ended had deleted; None
+    where nothing was."""
+    meta, inode = env.dbs["meta"], u64((env.path / DATA_FILE).stat().st_ino)
+    with env.reading() as txn:
+        marked = any(True for _ in keys_under(txn, env.dbs["removed"], b""))
+        pending = bytes(txn.get(META_PURGE, db=meta) or b"")
+        last = bytes(txn.get(META_LAST_DICTIONARY, db=meta) or bytes(4))
+    if marked:
+        with env.changing() as txn:
+            txn.put(META_PURGE, inode + last, db=meta)
+        return int.from_bytes(last, "big")
+    return int.from_bytes(pending[8:], "big") if pending[:8] == inode else None
 
 
 # What is marked
@@ -213,14 +240,15 @@ def _reach(env: Environment) -> Reach:
 # The file
 
 
-def _rewritten(env: Environment) -> str:
-    """Why the file was not written anew though it would be smaller; empty: it was, or would not be."""
+def _rewritten(env: Environment, *, always: bool) -> str:
+    """Why the file was not written anew though it should be; empty: it was, or there was no reason. `always`: removed
+    text may lie in its free pages."""
     # The write transaction keeps whoever waits for one out until the new file is there; they ask then whether it is
     # still theirs (`Environment.writing`).
     with env.writing() as txn:
         page, used = env.env.stat()["psize"], _used(env, txn)
         held = env.env.info()["last_pgno"] + 1
-        if held - used <= max(16, held * SPARE):
+        if not always and held - used <= max(16, held * SPARE):
             return ""
         room = shutil.disk_usage(env.path).free
         if room < used * page:

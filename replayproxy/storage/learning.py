@@ -4,8 +4,8 @@ Small exchanges resemble each other, and alone each is too short to show it: wit
 220 bytes instead of 830, and less time. After `FIRST` records one is trained of them in a thread of its own (100 ms of
 one core, without the GIL), and again whenever ten times as many have been written: traffic changes. One that saves
 less than a tenth of what the present one leaves is not taken. What was written before there was any is compressed anew.
-A dictionary outlives the records that it was made of: secrets were taken out of those before, and where they are kept
-(`--keep-secrets`) none is made.
+Secrets were taken out of what a dictionary is made of, and where they are kept (`--keep-secrets`) none is made; when
+some of it is removed, `gc` takes the dictionary out of use (`storage.retiring`).
 """
 
 from __future__ import annotations
@@ -94,19 +94,24 @@ class Learner:
 
     def _train(self, samples: list[bytes], press: Press) -> None:
         try:
-            # Every tenth is not learned from: on those it has to show what it is worth.
-            shown: list[bytes | bytearray | memoryview] = [one for n, one in enumerate(samples) if n % 10]
-            made = zstandard.train_dictionary(SIZE, shown, k=SEGMENT, d=STRIDE)
-            if not _is_worth_it(made.as_bytes(), samples[::10], press):
+            made = train(samples)
+            if not _is_worth_it(made, samples[::10], press):
                 return
             with self._guard:  # after `close` nothing is written any more
                 if self._closed:
                     return
                 with self._env.changing() as txn:
-                    number = put_dictionary(txn, self._env.dbs["meta"], made.as_bytes())
-            self._made = DictionaryPress(number, made.as_bytes())
+                    number = put_dictionary(txn, self._env.dbs["meta"], made)
+            self._made = DictionaryPress(number, made)
         except (zstandard.ZstdError, Problem):
             pass  # too little to learn from, or a full disk: records are whole without a dictionary
+
+
+def train(samples: Sequence[bytes]) -> bytes:
+    """A dictionary. Every tenth sample, from the first, is not learned from: on those it has to show what it is worth.
+    Raises zstandard.ZstdError where there is too little."""
+    shown: list[bytes | bytearray | memoryview] = [one for n, one in enumerate(samples) if n % 10]
+    return zstandard.train_dictionary(SIZE, shown, k=SEGMENT, d=STRIDE).as_bytes()
 
 
 def _is_worth_it(data: bytes, tried: Sequence[bytes], press: Press) -> bool:

@@ -163,7 +163,8 @@ def test_what_is_said_of_a_run_that_is_gone_meanwhile_is_refused(
 ) -> None:
     """Kept, it would be damage, and no `gc` would run any more."""
     fill(tmp_path / "s", runs=2)
-    monkeypatch.setattr(gc, "SPARE", 1.0)  # the file stays: whoever has it open may write
+    # The file stays: whoever has it open may write.
+    monkeypatch.setattr(gc.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
     with open_store(tmp_path / "s") as store:
         gone = store.reader().run("r0")
         remove(tmp_path / "s", "r0")

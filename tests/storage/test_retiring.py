@@ -1,0 +1,150 @@
+"""A dictionary holds pieces of the records that it was made of: when some of those are removed, `gc` puts another in
+its place, and no byte of the file tells of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replayproxy.core.values import Exchange
+from replayproxy.storage import gc, learning, open_store, retiring
+from replayproxy.storage.dictionaries import numbers
+from replayproxy.storage.frame import dictionary_of
+from replayproxy.storage.gc import collect
+from replayproxy.storage.layout import dictionary_key
+from replayproxy.storage.verify import verify
+from replayproxy.testing import episode, exchange, run
+from tests.storage.gc_kit import remove
+from tests.storage.test_learning import deal, learned, put
+
+WORD = b"Hieronymus-Quastenflosser-4711"
+OTHER = b"Balthasar-Beutelratte-0815"
+CLEAN: Mapping[str, Any] = {"secrets": {"kept": False}}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "FIRST", 300)
+
+
+def traffic(count: int, word: bytes, seed: int) -> list[Exchange]:
+    dice = random.Random(seed)
+    more = f',"who":"{word.decode()}"'
+    return [
+        exchange("GET", f"/api/deals/{n}", body=deal(dice, n, more), at_ms=n,
+                 headers={"Content-Type": "application/json"})
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def fill(path: Path, runs: Mapping[str, tuple[list[Exchange], Mapping[str, Any]]]) -> None:
+    """One writer writes them all: its dictionary is made of the first of them, or of several."""
+    with open_store(path, create=True) as store:
+        writer = store.writer()
+        for name, (listed, config) in runs.items():
+            made = writer.open_run(replace(run(name), config=config))
+            rollout = writer.open_episode(episode("e", run_key=made.key))
+            put(writer, rollout, listed)
+            learned(writer)
+            writer.seal(rollout).result(5)
+        writer.close()
+
+
+def named(path: Path) -> set[int]:
+    with open_store(path) as store, store.env.reading() as txn, txn.cursor(store.env.dbs["exchanges"]) as cursor:
+        return {dictionary_of(raw) for _, raw in cursor}
+
+
+def dictionaries(path: Path) -> dict[int, bytes]:
+    with open_store(path) as store, store.env.reading() as txn:
+        meta = store.env.dbs["meta"]
+        return {number: bytes(txn.get(dictionary_key(number), db=meta)) for number in numbers(txn, meta)}
+
+
+def read(path: Path, name: str) -> list[Exchange]:
+    with open_store(path) as store:
+        reader = store.reader()
+        return [replace(one, seq=0) for one in reader.exchanges(reader.resolve(f"{name}/e").episode)]
+
+
+def test_a_word_of_a_removed_run_is_nowhere_in_the_file(tmp_path: Path) -> None:
+    path, left = tmp_path / "s", traffic(400, b"somebody", 2)
+    fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (left, CLEAN)})
+    assert WORD in b"".join(dictionaries(path).values())
+    before = dictionaries(path)
+    remove(path, "gone")
+    collect(path)
+    assert WORD not in (path / "data.mdb").read_bytes()
+    made = dictionaries(path)
+    assert (set(made) & set(before), len(made)) == (set(), 1), "another one, made of what is left"
+    assert named(path) == set(made)
+    assert read(path, "left") == left
+    assert verify(path).damaged == []
+
+
+def test_of_what_keeps_its_secrets_none_is_made(tmp_path: Path) -> None:
+    path, kept = tmp_path / "s", traffic(400, OTHER, 2)
+    fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "kept": (kept, {"secrets": {"kept": True}})})
+    remove(path, "gone")
+    collect(path)
+    assert WORD not in (path / "data.mdb").read_bytes()
+    assert (dictionaries(path), named(path)) == ({}, {0})
+    assert read(path, "kept") == kept
+
+
+def test_one_that_would_save_less_than_it_takes_is_not_made(tmp_path: Path) -> None:
+    path, left = tmp_path / "s", traffic(30, b"somebody", 2)
+    fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (left, CLEAN)})
+    remove(path, "gone")
+    collect(path)
+    assert (dictionaries(path), named(path)) == ({}, {0})
+    assert read(path, "left") == left
+
+
+@pytest.mark.parametrize("where", ["among the records", "before the file is written"])
+def test_ended_at_any_step_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    path, left = tmp_path / "s", traffic(400, b"somebody", 2)
+    fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (left, CLEAN)})
+    remove(path, "gone")
+    real, turns = retiring._needing, 0
+
+    def ended(*given: Any, **_: Any) -> Any:
+        nonlocal turns
+        turns += 1
+        if turns == 4 or where != "among the records":
+            raise KeyboardInterrupt
+        return real(*given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(retiring, "AT_ONCE", 100)
+        if where == "among the records":
+            patch.setattr(retiring, "_needing", ended)
+        else:
+            patch.setattr(gc, "_rewritten", ended)
+        collect(path)
+    assert verify(path).damaged == []
+    assert read(path, "left") == left
+    collect(path)
+    assert WORD not in (path / "data.mdb").read_bytes()
+    assert (len(dictionaries(path)), named(path)) == (1, set(dictionaries(path)))
+    assert read(path, "left") == left
+    assert verify(path).damaged == []
+    after = (path / "data.mdb").read_bytes()
+    collect(path)
+    assert (path / "data.mdb").read_bytes() == after, "there is nothing more to do"
+
+
+def test_who_opened_the_store_before_reads_what_it_holds_already(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path, {"left": (traffic(320, b"somebody", 2), CLEAN)})
+    (number,) = dictionaries(path)
+    with open_store(path) as store:
+        with store.env.changing() as txn:
+            txn.delete(dictionary_key(number), db=store.env.dbs["meta"])
+        reader = store.reader()
+        assert len(list(reader.exchanges(reader.resolve("left/e").episode))) == 320
