@@ -142,7 +142,10 @@ class ProxyEngine:
 
     async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
         """A forward proxy, for plain HTTP and CONNECT; at most one. Accepts when it returns. Raises WorldTrouble."""
-        sock = bind(host, port)
+        return await self.adopt_forward(bind(host, port), options)
+
+    async def adopt_forward(self, sock: socket.socket, options: ForwardOptions) -> Listener:
+        """The same on a socket that is bound already."""
         bound = bound_address(sock)
         listener = listener_for("", "", None, bound, port_episode=None, advertise=None, options=None)
         self._reception.forward.listens(listener.url, options)

@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from replayproxy.core.limits import Limits
-from replayproxy.errors import WorldTrouble, WrongUsage
+from replayproxy.errors import WorldTrouble
 from replayproxy.proxy.accepting import BACKLOG
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import LONGEST_STOP, parsed
@@ -24,6 +24,7 @@ from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.frames import Channel, Message, Word
 from replayproxy.proxy.link import Desk, Link
 from replayproxy.proxy.listeners import EnvOptions, Listener, bind, bound_address, listener_for
+from replayproxy.proxy.naming import told_options
 from replayproxy.proxy.scribe import Ticket
 
 START_SECONDS = 60.0
@@ -56,6 +57,7 @@ class Shared:
     listener: Listener
     sock: socket.socket
     said: tuple[Any, ...]
+    word: Word = Word.LISTEN
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +98,7 @@ class Fleet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = self._stopped = False
         self._full = False
+        self._forward: ForwardOptions | None = None
 
     # -- the processes -------------------------------------------------------------------------------------------
 
@@ -135,7 +138,7 @@ class Fleet:
         channel = Channel(hear, lambda: seat.gone.set())
         seat = self._seats[number] = Seat(
             number=number, process=process, channel=channel, sockets=handing, ready=loop.create_future(),
-            link=Link(self._desk, number, channel, self._wall),
+            link=Link(self._desk, number, channel, self._wall, lambda: self._forward),
         )  # fmt: skip
         await loop.create_unix_connection(lambda: channel, sock=ours)
         channel.say(Word.OPTIONS, astuple(self._limits), str(self._authority.folder) if self._authority else None)
@@ -244,20 +247,24 @@ class Fleet:
         listener = listener_for(
             env, upstream, target, bound_address(sock), port_episode=port_episode, advertise=advertise, options=wired
         )
-        ca = str(wired.ca) if wired.ca else None
-        self._numbers += 1
-        shared = self._shared[listener] = Shared(
-            number=self._numbers, listener=listener, sock=sock,
-            said=(
-                self._numbers, env, upstream, port_episode, advertise,
-                (wired.host_header, ca, wired.insecure, wired.tls),
-            ),
-        )  # fmt: skip
-        await asyncio.gather(*(self._hand(seat, shared) for seat in self._there()))
+        await self._share(listener, sock, Word.LISTEN, env, upstream, port_episode, advertise, told_options(wired))
         return listener
 
     async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
-        raise WrongUsage("a forward proxy has one process", hint="--workers 1")
+        """As `ProxyEngine.listen_forward`. What an origin is called, and how it is verified, stays known here alone."""
+        sock = bind(host, port)
+        sock.listen(BACKLOG)
+        listener = listener_for("", "", None, bound_address(sock), port_episode=None, advertise=None, options=None)
+        self._forward = options
+        said = options.passes.entries, tuple(sorted(options.aside)), options.challenge
+        await self._share(listener, sock, Word.LISTEN_FORWARD, *said)
+        return listener
+
+    async def _share(self, listener: Listener, sock: socket.socket, word: Word, *said: Any) -> None:
+        self._numbers += 1
+        shared = Shared(number=self._numbers, listener=listener, sock=sock, said=(self._numbers, *said), word=word)
+        self._shared[listener] = shared
+        await asyncio.gather(*(self._hand(seat, shared) for seat in self._there()))
 
     def _there(self) -> list[Seat]:
         """Those that can be told something. One that is still starting is told everything once it is there."""
@@ -273,7 +280,7 @@ class Fleet:
                 except OSError:  # it has just ended, and its end has not been heard of
                     _kill(seat)
                     return
-                await self._tell(seat, Word.LISTEN, Word.LISTENS, *shared.said)
+                await self._tell(seat, shared.word, Word.LISTENS, *shared.said)
 
     async def _tell(self, seat: Seat, word: Word, answer: Word, number: int, *more: Any) -> None:
         """Waits until the worker has done so, or is gone."""

@@ -37,6 +37,9 @@ class Naming(Protocol):
 
     def options_of(self, at: Upstream) -> EnvOptions: ...
 
+    async def learn(self, at: Upstream) -> None:
+        """To be awaited before `options_of` is asked about a tunnel: only another process may know."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ForwardOptions:
@@ -152,7 +155,7 @@ class Forward:
 
     # mitmproxy's hooks
 
-    def http_connect(self, flow: http.HTTPFlow) -> None:
+    async def http_connect(self, flow: http.HTTPFlow) -> None:
         if self.options is None or not isinstance(flow.client_conn.proxy_mode, RegularMode):
             return
         fields, user = take_credentials(flow.request.data.headers.fields)
@@ -166,6 +169,8 @@ class Forward:
         if self.passes(host, port):
             self._tunnels[flow.client_conn] = True
             self._count(host, port)
+        else:
+            await self.options.naming.learn(Upstream(scheme="https", host=host, port=port))
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         own = self._own_at(data.context.server.address, data.context.client)

@@ -36,6 +36,8 @@ class Word(IntEnum):
     LISTENS = 11
     CLOSED = 12
     STOPPED = 13
+    PASSED = 14
+    WHOSE = 15
     OPTIONS = 20
     TICKET = 21
     GO_ON = 22
@@ -44,6 +46,8 @@ class Word(IntEnum):
     RELEASE = 25
     ROOM = 26
     STOP = 27
+    LISTEN_FORWARD = 28
+    ITS = 29
 
 
 class NotAFrame(Exception):

@@ -16,8 +16,10 @@ from replayproxy.core.identity import Claims
 from replayproxy.core.redact_body import GIVEN_UP
 from replayproxy.core.values import Body, Exchange, Fields, Message, Outcome, Request, Response, Times, WebSocket
 from replayproxy.proxy import frames, parcels
+from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.frames import Word
 from replayproxy.proxy.head import with_host
+from replayproxy.proxy.naming import PLAIN, told_options, unnamed
 from replayproxy.proxy.remote import Saying
 from replayproxy.proxy.routes import parse_upstream
 from replayproxy.proxy.scribe import BodySink, Scribe, TalkSink, Ticket
@@ -67,14 +69,19 @@ class Entry:
 class Link:
     """One worker process, from its start to its end."""
 
-    def __init__(self, desk: Desk, worker: int, channel: Saying, wall: Callable[[], int]) -> None:
+    def __init__(
+        self, desk: Desk, worker: int, channel: Saying, wall: Callable[[], int],
+        forward: Callable[[], ForwardOptions | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`forward`: the forward listener's, if there is one by now."""
         self._desk, self._worker, self._channel, self._wall = desk, worker, channel, wall
+        self._forwarding = forward
         self._entries: dict[int, Entry] = {}
         self._waiting: set[asyncio.Task[None]] = set()
         self._deeds: dict[int, Callable[..., None]] = {
             Word.ARRIVE: self._arrive, Word.BODY: self._body, Word.TALK: self._talk, Word.FORWARD: self._forward,
             Word.HOLD: self._hold, Word.FINISHED: self._finished, Word.EVENT: self._event, Word.FAULT: self._fault,
-            Word.FORGET: self._forget,
+            Word.FORGET: self._forget, Word.PASSED: self._passed, Word.WHOSE: self._whose,
         }  # fmt: skip
 
     def hear(self, message: frames.Message) -> bool:
@@ -87,8 +94,11 @@ class Link:
         except Exception as error:
             entry = self._entries.get(message[1]) if len(message) > 1 and isinstance(message[1], int) else None
             self._desk.fault(entry.ticket if entry else None, "finished", error)
+            # The traffic goes on.
             if message[0] in (Word.FORWARD, Word.HOLD):
-                self._channel.say(Word.GO_ON, message[1], 0)  # the traffic goes on
+                self._channel.say(Word.GO_ON, message[1], 0)
+            elif message[0] == Word.WHOSE:
+                self._channel.say(Word.ITS, message[1], told_options(PLAIN))
         return True
 
     def in_flight(self) -> dict[int, Ticket]:
@@ -134,6 +144,7 @@ class Link:
             port_episode=port, prefix=prefix, header=name, baggage=baggage, proxy_user=proxy_user, rule=rule, lane=lane
         )
         try:
+            env = self._named(env, target)
             ticket = self._desk.arrive(
                 claims, env=env, listener=listener, method=method, target=target, at=at, fields=fields,
                 worker=self._worker,
@@ -151,6 +162,27 @@ class Link:
         self._channel.say(Word.TICKET, number, answer)
         if not watched and any(b"event-stream" in value for _, value in fields):
             self._later(self._desk.before_forward(ticket, _head(ticket, *entry.head)), entry, "before_forward")
+
+    def _named(self, env: str, target: bytes) -> str:
+        """The name of an environment that came as an origin. The worker is told, before it has its ticket, how that
+        origin is to be verified."""
+        at, forward = unnamed(env), self._forwarding()
+        if at is None or forward is None:
+            return env
+        name = forward.naming.env_of(at, target)
+        options = forward.naming.options_of(at)
+        if options != PLAIN:
+            self._channel.say(Word.ITS, at.origin, told_options(options))
+        return name
+
+    def _whose(self, origin: str) -> None:
+        forward = self._forwarding()
+        options = forward.naming.options_of(parse_upstream(origin)) if forward is not None else PLAIN
+        self._channel.say(Word.ITS, origin, told_options(options), now=True)
+
+    def _passed(self, host: str) -> None:
+        if (forward := self._forwarding()) is not None:
+            forward.on_passed(host)
 
     def _body(self, number: int, answer: bool, fields: Fields | None, data: bytes, at: int | None) -> None:
         entry = self._entries[number]

@@ -16,6 +16,7 @@ from replayproxy.core.identity import Attribution, Claims
 from replayproxy.core.values import MAIN_LANE, Body, Chunk, Exchange, Fields, Log, Message, Outcome, Request
 from replayproxy.proxy import frames, parcels
 from replayproxy.proxy.frames import Word
+from replayproxy.proxy.naming import FarNaming
 from replayproxy.proxy.scribe import Ticket
 
 HELD_LIMIT = 64 * 1024
@@ -59,6 +60,7 @@ class RemoteScribe:
 
     def __init__(self, channel: Saying) -> None:
         self._channel = channel
+        self.naming = FarNaming(channel)
         self._number = 0
         self._arriving: dict[int, asyncio.Future[Ticket | None]] = {}
         self._asked: dict[int, asyncio.Future[int]] = {}
@@ -79,6 +81,8 @@ class RemoteScribe:
             asked = self._asked.pop(message[1], None)
             if asked is not None and not asked.done():
                 asked.set_result(message[2])
+        elif word == Word.ITS:
+            self.naming.hear(message)
         elif word == Word.ROOM:
             (self._room.set if message[1] else self._room.clear)()
         else:

@@ -20,12 +20,15 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from replayproxy.core.hostlist import HostList
 from replayproxy.core.limits import Limits
 from replayproxy.proxy.accepting import SharedSocket
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.engine import ProxyEngine
+from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.frames import Channel, Message, Word
-from replayproxy.proxy.listeners import EnvOptions, Listener
+from replayproxy.proxy.listeners import Listener
+from replayproxy.proxy.naming import its_options
 from replayproxy.proxy.remote import FarTicket, RemoteScribe
 from replayproxy.proxy.scribe import Ticket
 
@@ -46,6 +49,7 @@ class Worker:
         self._done = False
         self._deeds: dict[int, Callable[..., Coroutine[Any, Any, None]]] = {
             Word.OPTIONS: self._start, Word.LISTEN: self._listen, Word.CLOSE: self._close, Word.STOP: self._stop,
+            Word.LISTEN_FORWARD: self._listen_forward,
         }  # fmt: skip
 
     def _hear(self, message: Message) -> None:
@@ -86,13 +90,28 @@ class Worker:
         options: tuple[Any, str | None, bool, bool],
     ) -> None:
         assert self._engine is not None
-        _, handed, _, _ = socket.recv_fds(self._sockets, 1, 1)
-        host_header, ca, insecure, tls = options
         self._listeners[number] = await self._engine.adopt(
-            SharedSocket(fileno=handed[0]), env, upstream, port_episode=port_episode, advertise=advertise,
-            options=EnvOptions(host_header=host_header, ca=Path(ca) if ca else None, insecure=insecure, tls=tls),
+            self._handed(), env, upstream, port_episode=port_episode, advertise=advertise, options=its_options(options)
+        )
+        self.channel.say(Word.LISTENS, number)
+
+    async def _listen_forward(
+        self, number: int, passes: tuple[tuple[str, int | None], ...], aside: tuple[tuple[str, int], ...],
+        challenge: bool,
+    ) -> None:  # fmt: skip
+        assert self._engine is not None
+        self._listeners[number] = await self._engine.adopt_forward(
+            self._handed(),
+            ForwardOptions(
+                naming=self._scribe.naming, passes=HostList(passes), aside=set(aside), challenge=challenge,
+                on_passed=lambda host: self.channel.say(Word.PASSED, host),
+            ),
         )  # fmt: skip
         self.channel.say(Word.LISTENS, number)
+
+    def _handed(self) -> SharedSocket:
+        _, handed, _, _ = socket.recv_fds(self._sockets, 1, 1)
+        return SharedSocket(fileno=handed[0])
 
     async def _close(self, number: int) -> None:
         assert self._engine is not None

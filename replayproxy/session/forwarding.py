@@ -26,6 +26,9 @@ class RecordedNames:
             recording.writer.update_run(recording.run)
         return name
 
+    async def learn(self, at: Upstream) -> None:
+        """It is known here."""
+
     def options_of(self, at: Upstream) -> EnvOptions:
         spec = self._recording.envs.get(self._recording.ledger.origins.name_of(at) or "")
         return options_of(spec) if spec else EnvOptions()

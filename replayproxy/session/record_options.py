@@ -89,7 +89,7 @@ def parse(
     """
     envs = wiring.environments(flags["env"], config.env)
     forward, passes = forward_words(flags, config)
-    workers = _workers(config.value("workers", flags["workers"], 1), forward=forward is not None)
+    workers = _workers(config.value("workers", flags["workers"], 1))
     if not envs and forward is None:
         raise WrongUsage("record needs an environment", hint="--env app=http://127.0.0.1:9000, or --forward 0")
     run = _run_name(config.value("run", flags["run"]), wall, pick["run"])
@@ -172,11 +172,9 @@ def _rules(config: Config, sets: Sequence[str]) -> tuple[Mapping[str, Any], ...]
     return tables
 
 
-def _workers(wanted: Any, *, forward: bool) -> int:
+def _workers(wanted: Any) -> int:
     if not isinstance(wanted, int) or not 1 <= wanted <= MOST_WORKERS:
         raise WrongUsage(f"--workers {wanted}: it takes a number from 1 to {MOST_WORKERS}", hint="--workers 2")
-    if wanted > 1 and forward:
-        raise WrongUsage(f"--workers {wanted}: a forward proxy has one process", hint="--workers 1")
     return wanted
 
 

@@ -123,6 +123,9 @@ class ReplayFront:
     def options_of(self, at: Upstream) -> EnvOptions:
         return EnvOptions()  # no TLS goes out from here
 
+    async def learn(self, at: Upstream) -> None:
+        """There is nothing to know."""
+
     # the front's `Watcher`
 
     def knows(self, at: Upstream) -> bool:

@@ -52,7 +52,6 @@ def test_the_store_is_the_flag_s_then_the_variable_s_then_the_file_s(monkeypatch
     "words",
     [
         (), ("--env", "app"), (*ENV, "--run", "a/b"), (*ENV, "--episode", ".."), (*ENV, "--workers", "0"),
-        (*ENV, "--workers", "2", "--forward", "0"),
         (*ENV, "--workers", "x"), (*ENV, "--forward", "x"), (*ENV, "--pass", "h"), (*ENV, "--nonsense"),
         (*ENV, "--config", "none.toml"), (*ENV, "--summary", "/nowhere/x"), (*ENV, "--store", "a", "--store", "b"),
     ],

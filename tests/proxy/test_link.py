@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ from replayproxy.core.canonical import digest
 from replayproxy.core.identity import Claims
 from replayproxy.core.redact_body import GIVEN_UP
 from replayproxy.core.values import Body, Exchange, Message, Outcome, Request, Response, Times, WebSocket
+from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.frames import Channel, Word
 from replayproxy.proxy.link import Link
+from replayproxy.proxy.listeners import EnvOptions
 from replayproxy.proxy.remote import HELD_LIMIT, FarTicket, RemoteScribe
+from replayproxy.proxy.routes import Upstream
 from replayproxy.proxy.scribe import Ticket
 from tests.proxy.wire import FakeScribe, Sink
 
@@ -252,3 +256,39 @@ async def test_a_worker_reads_slower_while_the_recorder_says_so(ends: Ends) -> N
     ends.scribe.hear((Word.ROOM, True))
     async with asyncio.timeout(5):
         await waiting
+
+
+async def test_an_origin_that_is_none_is_answered_too_and_holds_up_no_tunnel(ends: Ends) -> None:
+    """Of a CONNECT to a host that no URL can have."""
+
+    class Refuses:
+        def env_of(self, at: Any, target: bytes) -> str:
+            raise ValueError(at)
+
+        options_of = env_of
+
+    ends.link._forwarding = lambda: ForwardOptions(naming=Refuses())  # type: ignore[arg-type]
+    at = Upstream(scheme="https", host="a b", port=443)
+    async with asyncio.timeout(5):
+        await ends.scribe.naming.learn(at)
+    assert ends.scribe.naming.options_of(at) == EnvOptions()
+
+
+async def test_how_an_origin_is_verified_is_known_before_its_ticket(ends: Ends) -> None:
+    verified = EnvOptions(ca=Path("/ca.pem"), insecure=True)
+
+    class Names:
+        def env_of(self, at: Any, target: bytes) -> str:
+            return "app" if (at.origin, target) == ("https://h:1", b"/a") else "another"
+
+        def options_of(self, at: Any) -> EnvOptions:
+            return verified
+
+    ends.link._forwarding = lambda: ForwardOptions(naming=Names())  # type: ignore[arg-type]
+    naming, at = ends.scribe.naming, Upstream(scheme="https", host="h", port=1)
+    ticket = await ends.scribe.arrive(
+        Claims(), env=naming.env_of(at, b"/a"), listener="l", method=b"GET", target=b"/a", at=1
+    )
+    assert ticket is not None
+    assert ticket.env == "app"
+    assert naming.options_of(at) == verified

@@ -45,6 +45,9 @@ async def world(files: TlsFiles) -> AsyncIterator[tuple[Environment, str, str]]:
         yield environment, plain, secure
 
 
+WORKERS = pytest.mark.parametrize("workers", [1, 2])
+
+
 def options(tmp_path: Path, **given: Any) -> RecordOptions:
     wired = {"store": tmp_path / "store", "run": "r", "log_every": 0.0, "forward": ("127.0.0.1", 0)}
     return RecordOptions(**{**wired, **given})
@@ -119,11 +122,12 @@ async def test_the_flag_that_makes_chromium_trust_us_is_announced(tmp_path: Path
     assert f"  for Chromium  --ignore-certificate-errors-spki-list={key_hash}" in said
 
 
+@WORKERS
 async def test_the_proxy_s_user_names_the_episode_and_reaches_no_environment(
-    world: Any, tmp_path: Path, files: TlsFiles
+    world: Any, tmp_path: Path, files: TlsFiles, workers: int
 ) -> None:
     environment, _, secure = world
-    made = options(tmp_path, envs=https_env(secure, files))
+    made = options(tmp_path, workers=workers, envs=https_env(secure, files))
     code = (
         "import os, subprocess, sys\n"
         "proxy = os.environ['http_proxy']\n"
@@ -149,9 +153,12 @@ async def test_replayproxy_episode_sets_the_user_for_its_command(world: Any, tmp
     assert exchange.env.startswith("env-127-0-0-1-")
 
 
-async def test_a_host_that_nobody_named_is_an_environment_by_its_authority(world: Any, tmp_path: Path) -> None:
+@WORKERS
+async def test_a_host_that_nobody_named_is_an_environment_by_its_authority(
+    world: Any, tmp_path: Path, workers: int
+) -> None:
     _, plain, _ = world
-    made = options(tmp_path, episode="e")
+    made = options(tmp_path, workers=workers, episode="e")
     assert (await run(made, "curl", "-sSf", plain + "/x")).exit == 0
     with open_store(made.store) as store:
         reader = store.reader()
@@ -162,10 +169,13 @@ async def test_a_host_that_nobody_named_is_an_environment_by_its_authority(world
     assert (b"Location", b"/next") in exchange.response.fields
 
 
-async def test_what_passes_is_counted_apart_and_not_recorded(world: Any, tmp_path: Path, files: TlsFiles) -> None:
+@WORKERS
+async def test_what_passes_is_counted_apart_and_not_recorded(
+    world: Any, tmp_path: Path, files: TlsFiles, workers: int
+) -> None:
     environment, plain, secure = world
     passes = HostList.parse([secure.partition("://")[2]])
-    made = options(tmp_path, episode="e", passes=passes)
+    made = options(tmp_path, workers=workers, episode="e", passes=passes)
     # The tunnel is passed on as it is: the environment's own certificate is what the client sees.
     script = f"curl -sSf --cacert {files.ca} {secure}/m && curl -sSf {plain}/x"
     recorded = await run(made, "sh", "-c", script)
@@ -187,11 +197,12 @@ async def test_a_plain_request_that_passes_loses_its_marks(world: Any, tmp_path:
     assert not [name for name in headers if "replay" in name.lower() or name.lower().startswith("proxy-")]
 
 
+@WORKERS
 async def test_a_request_to_our_own_listener_through_the_forward_proxy_is_recorded_once(
-    world: Any, tmp_path: Path
+    world: Any, tmp_path: Path, workers: int
 ) -> None:
     environment, plain, _ = world
-    made = options(tmp_path, envs=(EnvSpec(name="app", upstream=plain),))
+    made = options(tmp_path, workers=workers, envs=(EnvSpec(name="app", upstream=plain),))
     code = "curl -sSf $REPLAYPROXY_URL_APP/rp/e1/a -H 'Expect:'"
     recorded = await run(made, "sh", "-c", code)
     assert recorded.exit == 0, recorded.document
@@ -200,9 +211,12 @@ async def test_a_request_to_our_own_listener_through_the_forward_proxy_is_record
     assert environment.seen[0][2]["Host"] == plain.partition("://")[2]
 
 
-async def test_a_client_that_waits_to_be_asked_gets_a_407(world: Any, tmp_path: Path, files: TlsFiles) -> None:
+@WORKERS
+async def test_a_client_that_waits_to_be_asked_gets_a_407(
+    world: Any, tmp_path: Path, files: TlsFiles, workers: int
+) -> None:
     environment, plain, secure = world
-    made = options(tmp_path, envs=https_env(secure, files), forward_auth=True)
+    made = options(tmp_path, workers=workers, envs=https_env(secure, files), forward_auth=True)
     script = (
         f"test $(curl -s -o /dev/null -w %{{http_code}} {plain}/a) = 407 && "
         f"test $(curl -s -o /dev/null -w %{{http_connect}} {secure}/a) = 407 && "
@@ -215,9 +229,12 @@ async def test_a_client_that_waits_to_be_asked_gets_a_407(world: Any, tmp_path: 
     assert len(environment.seen) == 2
 
 
-async def test_the_control_api_is_reached_through_the_proxy_and_never_recorded(world: Any, tmp_path: Path) -> None:
+@WORKERS
+async def test_the_control_api_is_reached_through_the_proxy_and_never_recorded(
+    world: Any, tmp_path: Path, workers: int
+) -> None:
     _, plain, _ = world
-    made = options(tmp_path, episode="e")
+    made = options(tmp_path, workers=workers, episode="e")
     script = f"curl -sSf $REPLAYPROXY_CONTROL/v1/health && curl -sSf {plain}/a"
     recorded = await run(made, "sh", "-c", script)
     assert recorded.exit == 0, recorded.document
@@ -267,11 +284,12 @@ async def test_nothing_is_written_to_the_user_s_home(
     assert os.listdir(home) == []
 
 
+@WORKERS
 async def test_an_agent_that_does_not_trust_our_authority_is_reported(
-    world: Any, tmp_path: Path, files: TlsFiles
+    world: Any, tmp_path: Path, files: TlsFiles, workers: int
 ) -> None:
     _, plain, secure = world
-    made = options(tmp_path, envs=https_env(secure, files), episode="e")
+    made = options(tmp_path, workers=workers, envs=https_env(secure, files), episode="e")
     script = f"curl -sS --cacert {files.ca} {secure}/a; test $? = 60 && curl -sSf {plain}/b"
     recorded = await run(made, "sh", "-c", script)
     assert recorded.document["tls_refused"] == 1

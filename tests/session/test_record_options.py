@@ -70,7 +70,6 @@ def test_flags_beat_the_file_and_the_file_beats_the_default() -> None:
         ({"undeclared": "maybe"}, "none of accept, refuse"),
         ({"url_style": "query"}, "none of path, port"),
         ({"workers": 65}, "a number from 1 to 64"),
-        ({"workers": 2, "forward": "0"}, "a forward proxy has one process -> --workers 1"),
         ({"workers": 0}, "a number from 1 to 64"),
         ({"forward": "x"}, "--forward: 'x' is no"),
         ({"pass": ("api.example",)}, "--pass is for the forward proxy"),

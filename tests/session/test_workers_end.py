@@ -80,6 +80,29 @@ async def test_a_worker_that_is_killed_costs_what_it_had_under_way_and_is_replac
     assert [line for line in said if "was killed by signal 9" in line and "a new one is started" in line]
 
 
+async def test_the_forward_proxy_goes_on_with_workers_that_took_the_place_of_others(crew: Crew) -> None:
+    async with crew.recorder(episode="e", forward=("127.0.0.1", 0)) as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        begun = fleet.pids
+
+        async def ask(target: str) -> None:
+            async with aiohttp.ClientSession() as http, http.get(crew.url + target, proxy=one.forward) as answer:
+                assert (await answer.json())["path"] == target
+
+        await ask("/before")
+        await until(lambda: one.recording.tally.attributed == 1)
+        for pid in begun:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: fleet.ready == WORKERS and not set(begun) & set(fleet.pids))
+        await ask("/after")
+    state, exchanges, _ = crew.read("e")
+    assert state is EpisodeState.SEALED
+    assert [(x.env, x.request.target, x.outcome) for x in exchanges] == [
+        ("app", b"/before", Outcome.ANSWERED), ("app", b"/after", Outcome.ANSWERED),
+    ]  # fmt: skip
+
+
 async def test_workers_that_cannot_start_are_told_of_and_nothing_is_left(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
