@@ -169,11 +169,13 @@ def why_not_served(exchange: Exchange) -> str:
     """Why a replay never gives this answer: "" when it does."""
     if exchange.is_probe:
         return "probe"
+    if exchange.outcome is Outcome.LOST:  # also a conversation: what of it passed is kept, and not all of it may be
+        return exchange.outcome.value
     if exchange.websocket is not None:
         return ""
     if exchange.response is not None and exchange.response.status == 101:
         return "upgraded to another protocol"
-    if exchange.outcome in (Outcome.HALF_SENT, Outcome.LOST):
+    if exchange.outcome is Outcome.HALF_SENT:
         return exchange.outcome.value
     if exchange.outcome is Outcome.LOCAL and not exchange.injected:
         return exchange.outcome.value

@@ -123,8 +123,16 @@ class Link:
         return Exchange(
             seq=0, request=entry.whole or _head(ticket, *entry.head), response=None, outcome=Outcome.LOST,
             times=times, error=why, upstream=parse_upstream(ticket.upstream).origin if ticket.upstream else "",
-            **_said_by(ticket),
+            websocket=self._said_so_far(entry), **_said_by(ticket),
         )  # fmt: skip
+
+    def _said_so_far(self, entry: Entry) -> WebSocket | None:
+        """The messages of a conversation that had passed; nobody knows how it went on."""
+        try:
+            return None if entry.talk is None else self._conversation(entry, (None, "", None))
+        except Exception as error:
+            self._desk.fault(entry.ticket, "message", error)
+            return None
 
     # -- the worker's words --------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from replayproxy.core.canonical import body_of
 from replayproxy.core.script import exact_key
 from replayproxy.core.scriptbuild import build
-from replayproxy.core.values import Body, Event, Exchange, Outcome, Times
+from replayproxy.core.values import Body, Event, Exchange, Outcome, Times, WebSocket
 from replayproxy.testing import exchange, request, trace
 
 
@@ -28,6 +28,7 @@ def test_equal_requests_of_one_lane_stand_in_one_queue_in_order_of_arrival() -> 
         ({"outcome": Outcome.LOCAL}, "local"),
         ({"outcome": Outcome.HALF_SENT}, "half-sent"),
         ({"outcome": Outcome.LOST}, "lost"),
+        ({"outcome": Outcome.LOST, "websocket": WebSocket(messages=(), close_code=None)}, "lost"),
         ({"status": 101}, "upgraded to another protocol"),
         ({"is_probe": True}, "probe"),
         ({"sent": None}, "request body not kept"),

@@ -176,6 +176,18 @@ async def test_a_conversation_is_told_message_by_message(ends: Ends) -> None:
     assert came.websocket == WebSocket(messages=tuple(said), close_code=1000, close_reason="done", closed_by_agent=True)
 
 
+async def test_of_a_conversation_whose_process_ended_what_had_passed_is_kept(ends: Ends) -> None:
+    ticket = await ends.arrive()
+    said = [Message(from_agent=n % 2 == 0, text=True, payload=b"%d" % n, at=n) for n in range(3)]
+    talk = ends.scribe.talk(ticket)
+    for message in said:
+        talk.add(message)
+    await ends.arrive()  # words are heard in their order
+    assert ends.link.died("killed") == 2
+    lost = ends.desk.exchanges[0]
+    assert (lost.outcome, lost.websocket) == (Outcome.LOST, WebSocket(messages=tuple(said), close_code=None))
+
+
 async def test_what_was_under_way_when_the_process_ended_is_lost_and_said_to_be(ends: Ends) -> None:
     over, open_ = await ends.arrive(), await ends.arrive(b"POST")
     await ends.pass_through(over, ends.exchange(over, None))

@@ -15,6 +15,7 @@ import pytest
 from replayproxy.core.values import EpisodeState, Outcome
 from replayproxy.proxy.fleet import Fleet
 from tests.session.crew_kit import WORKERS, Agent, Crew, crowd, until
+from tests.soak.kit import replayproxy
 
 
 async def test_a_worker_that_is_killed_costs_what_it_had_under_way_and_is_replaced(crew: Crew) -> None:
@@ -114,6 +115,28 @@ async def test_workers_that_cannot_start_are_told_of_and_nothing_is_left(
     with pytest.raises(WorldTrouble, match="the worker processes did not start"):
         async with crew.recorder(episode="e"):
             pass
+
+
+async def test_the_messages_that_a_killed_worker_had_passed_on_are_kept_and_shown(crew: Crew) -> None:
+    async with crew.recorder(episode="e") as one, aiohttp.ClientSession() as http:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        url = one.addresses.plain_urls()["app"]
+        async with http.ws_connect(f"{url}/talk") as talk:
+            for word in ("hello", "you"):
+                await talk.send_str(word)
+                assert (await talk.receive()).data == word.upper()
+            await asyncio.sleep(0.2)
+            for pid in fleet.pids:
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: one.recording.tally.lost)
+    state, exchanges, _ = crew.read("e")
+    said = exchanges[0].websocket
+    assert (state, exchanges[0].outcome) == (EpisodeState.SEALED, Outcome.LOST)
+    assert said is not None
+    assert [message.payload for message in said.messages] == [b"hello", b"HELLO", b"you", b"YOU"]
+    shown = replayproxy("show", "r/e#1", "--store", str(crew.store))
+    assert (shown.returncode, "4 messages, open at the end" in shown.stdout) == (0, True), shown.stdout + shown.stderr
 
 
 async def test_a_worker_whose_recorder_is_gone_ends(crew: Crew) -> None:
