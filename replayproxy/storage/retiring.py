@@ -1,14 +1,13 @@
 """Takes dictionaries out of use that were made of more than what is left: they hold pieces of what was removed.
 
-What needs one is compressed anew, with one that is made of what is left where that saves anything, else with none. Each
-transaction leaves a whole store, and whoever begins again goes on. For `gc`: nobody writes meanwhile.
+What needs one is compressed anew, with one that is made of what is left where that saves anything, else with none. That
+is one transaction. For `gc`: nobody writes meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 import zstandard
@@ -22,35 +21,28 @@ from replayproxy.storage.layout import u64
 from replayproxy.storage.learning import FIRST, SAMPLE_MOST, SAMPLES_BYTES, train
 from replayproxy.storage.scans import keys_under, under
 
-AT_ONCE = 2000
-"""Records written by one transaction."""
-
 FEWEST = 100
 """Samples from which a dictionary is made: on a tenth of them it has to show what it is worth."""
 
 
 def retire(env: Environment, upto: int) -> None:
     """No record needs a dictionary of that number, or of a lower one, when it returns."""
-    if not _needing(env, upto, b"", 1):
+    if not _is_needed(env, upto):
         return
-    press, start = _press(env, upto), b""
-    while keys := _needing(env, upto, start, AT_ONCE):
-        with env.changing() as txn:
-            press.keep(txn, env.dbs["meta"])
-            made = [(key, pressed(txn.get(key, db=env.dbs["exchanges"]), env.dictionaries, press)) for key in keys]
-            # LMDB joins pages only where something is deleted (`learning.put_anew`).
-            for key, _ in made:
-                txn.delete(key, db=env.dbs["exchanges"])
-            for key, raw in made:
-                txn.put(key, raw, db=env.dbs["exchanges"])
-        start = keys[-1] + b"\0"
+    press, exchanges = _press(env, upto), env.dbs["exchanges"]
+    # All in one transaction, and put in anew behind one another: put into their old places they would leave each page
+    # half empty, and the file larger than before.
+    with env.reading() as old, env.changing() as txn:
+        press.keep(txn, env.dbs["meta"])
+        txn.drop(exchanges, delete=False)
+        for key, raw in under(old, exchanges, b""):
+            needs = 0 < dictionary_of(raw) <= upto
+            txn.put(key, pressed(raw, env.dictionaries, press) if needs else raw, append=True, db=exchanges)
 
 
-def _needing(env: Environment, upto: int, start: bytes, most: int) -> list[bytes]:
-    """The keys, from `start` on, of exchanges that need one of these dictionaries."""
-    with env.reading() as txn, txn.cursor(env.dbs["exchanges"]) as cursor:
-        found = cursor.iternext() if cursor.set_range(start) else iter(())
-        return list(islice((key for key, raw in found if 0 < dictionary_of(raw) <= upto), most))
+def _is_needed(env: Environment, upto: int) -> bool:
+    with env.reading() as txn:
+        return any(0 < dictionary_of(raw) <= upto for _, raw in under(txn, env.dbs["exchanges"], b""))
 
 
 def _press(env: Environment, upto: int) -> Press:

@@ -87,6 +87,14 @@ def test_a_word_of_a_removed_run_is_nowhere_in_the_file(tmp_path: Path) -> None:
     assert verify(path).damaged == []
 
 
+def test_the_file_is_smaller_than_before(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (traffic(1500, b"somebody", 2), CLEAN)})
+    remove(path, "gone")
+    freed = collect(path)
+    assert freed.after < freed.before
+
+
 def test_of_what_keeps_its_secrets_none_is_made(tmp_path: Path) -> None:
     path, kept = tmp_path / "s", traffic(400, OTHER, 2)
     fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "kept": (kept, {"secrets": {"kept": True}})})
@@ -111,19 +119,18 @@ def test_ended_at_any_step_the_next_one_goes_on(tmp_path: Path, monkeypatch: pyt
     path, left = tmp_path / "s", traffic(400, b"somebody", 2)
     fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (left, CLEAN)})
     remove(path, "gone")
-    real, turns = retiring._needing, 0
+    real, turns = retiring.pressed, 0
 
     def ended(*given: Any, **_: Any) -> Any:
         nonlocal turns
         turns += 1
-        if turns == 4 or where != "among the records":
+        if turns == 100 or where != "among the records":
             raise KeyboardInterrupt
         return real(*given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(retiring, "AT_ONCE", 100)
         if where == "among the records":
-            patch.setattr(retiring, "_needing", ended)
+            patch.setattr(retiring, "pressed", ended)
         else:
             patch.setattr(gc, "_rewritten", ended)
         collect(path)
