@@ -31,7 +31,10 @@ type Span = tuple[int, int]
 def span_of(exchange: Exchange) -> Span:
     """The wall time in which the exchange ran."""
     times = exchange.times
-    ended = max(t for t in (times.head, times.up_end, times.first, times.c_out) if t is not None)
+    ended = times.head
+    for instant in (times.up_end, times.first, times.c_out):
+        if instant is not None and instant > ended:
+            ended = instant
     return times.wall, times.wall + ended - times.head
 
 
@@ -71,9 +74,11 @@ class Clock:
     def _stored(self, x: Instant, y: Instant) -> bool:
         """Some earlier pair of exchanges, under an offset that this episode has shown, minted both."""
         for offset in self._offsets:
-            last = bisect_right(self._starts, x.at - offset + x.grain + SLACK)
+            x_from, x_to = x.at - offset - SLACK, x.at - offset + x.grain + SLACK
+            y_from, y_to = y.at - offset - SLACK, y.at - offset + y.grain + SLACK
+            last = bisect_right(self._starts, x_to)
             for a, b in self._spans[max(0, last - _LOOK_BACK) : last]:
-                if _inside(x, offset, a) and _inside(y, offset, b):
+                if x_from <= a[1] and b[0] <= y_to and y_from <= b[1]:  # a[0] <= x_to: so `last` was found
                     return True
         return False
 
@@ -90,10 +95,6 @@ def _one_offset(x: Instant, y: Instant, a: Span, b: Span) -> bool:
     low_a, high_a = x.at - a[1] - SLACK, x.at + x.grain - a[0] + SLACK
     low_b, high_b = y.at - b[1], y.at + y.grain - b[0]
     return low_a <= high_b and low_b <= high_a
-
-
-def _inside(value: Instant, offset: int, span: Span) -> bool:
-    return span[0] - SLACK <= value.at - offset + value.grain and value.at - offset <= span[1] + SLACK
 
 
 def _day_fits(x: Instant, y: Instant, a: Span, b: Span) -> bool:

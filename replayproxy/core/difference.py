@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from replayproxy.core import jsonvalue
@@ -33,15 +34,20 @@ class Difference:
     @property
     def general(self) -> str:
         """The pointer with `*` for every array index, and for the key of a row."""
-        general: list[str] = ["*" if isinstance(token, int) else token for token in self.tokens]
-        if general[0] == "state" and len(general) > 2:
-            general[2] = "*"
-        return jsonvalue.pointer(*general)[1:]
+        return _general(self.tokens)
 
     @property
     def asked(self) -> bool:
         """Whether it is the agent's doing, not the environment's."""
         return self.tokens[0] == "request"
+
+
+@lru_cache(maxsize=4096)
+def _general(tokens: tuple[str | int, ...]) -> str:
+    general: list[str] = ["*" if isinstance(token, int) else token for token in tokens]
+    if general[0] == "state" and len(general) > 2:
+        general[2] = "*"
+    return jsonvalue.pointer(*general)[1:]
 
 
 def from_change(at: tuple[str, ...], change: Change) -> Difference:

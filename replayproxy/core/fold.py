@@ -182,11 +182,15 @@ def _traces(step: Step) -> Iterator[Any]:
                 yield from long_tokens(value[:_WORDS_OF])
         member = next((t for t in reversed(difference.tokens) if isinstance(t, str) and t != INNER), "")
         if difference.kind in ("value", "type") and not isinstance(difference.a, dict | list):
-            values = [None if v is ABSENT else jsonvalue.canonical(v) for v in (difference.a, difference.b)]
-            yield (member, *values)
+            yield member, _known_by(difference.a), _known_by(difference.b)
         elif difference.kind in ("added", "removed") and not difference.asked:
             value = difference.b if difference.a is ABSENT else difference.a
-            yield (difference.kind, member, jsonvalue.canonical(value))
+            yield difference.kind, member, _known_by(value)
+
+
+def _known_by(value: Any) -> Any:
+    """Equal exactly for one JSON value; None for none. A text speaks for itself."""
+    return None if value is ABSENT else value if isinstance(value, str) else jsonvalue.canonical(value)
 
 
 def _place(path: str) -> tuple[str, ...]:

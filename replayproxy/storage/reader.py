@@ -212,7 +212,7 @@ class Reader(Contents):
     def _snapshots(
         self, episode: Episode, records: list[tuple[bytes, bytes]], exchanges: list[bytes]
     ) -> list[Snapshot]:
-        seqs = {exchange_order(key): seq for seq, key in enumerate(exchanges, 1)}
+        seqs = {exchange_order(key): seq for seq, key in enumerate(exchanges if records else (), 1)}
         found = []
         for key, raw in records:
             try:
