@@ -5,6 +5,9 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.14; do \
 BIN := .venv/bin
 SERVERS := kinto radicale mcp openenv
 
+# Tests and benchmarks start our programs a thousand times, as users do: compiled once, not each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test large check-speed workers-speed soak bench bench-others quick lint types servers wheel-check docs accuracy clean
 
