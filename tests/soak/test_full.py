@@ -311,6 +311,25 @@ async def test_a_disk_that_the_system_makes_read_only_costs_the_episode_that_end
     assert scene.shown("during") == ("incomplete", 1)
 
 
+async def test_a_root_that_cannot_be_written_ends_the_writing_and_spoils_nothing(
+    tmp_path: Path, broken_disk: tuple[Mapping[str, str], Path]
+) -> None:
+    """The pages of a commit were written and its root was not: LMDB lets the process write nothing from then on."""
+    environ, switch = broken_disk
+    async with recording(tmp_path, environ=environ) as scene:
+        switch.write_text(f"{errno.EIO} 500")
+        await scene.ask("during", 5)
+        await scene.until(failing=True)
+        switch.unlink()
+        await scene.ask("during", 5)
+        assert await scene.one.stop() == 4
+    assert len(scene.said("cannot be written")) == 1
+    assert "MDB_PANIC" in scene.incomplete("during")
+    assert scene.incomplete("during").endswith("-> stop, and go on with --append)")
+    scene.check_readable()
+    assert scene.shown("during") == ("incomplete", 1)
+
+
 def _remove(store: Path) -> None:
     shutil.copytree(store, store.with_name("copy"))
     shutil.rmtree(store)
