@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from replayproxy.core.canonical import Kind, field, split_target, view
@@ -82,17 +83,55 @@ def may_conflict(a: Exchange, b: Exchange, a_writes: bool, b_writes: bool) -> bo
     return left[:short] == right[:short]
 
 
-def lane_ambiguities(exchanges: Sequence[Exchange], key_of: Any) -> int:
+class Overlaps:
     """How many exchanges share lane and key with one that they overlap: which was first cannot be known.
 
-    `key_of(exchange)` is its request key. O(n log n).
+    They are counted in the order in which they arrived, and that of one that ends is known once all that arrived before
+    it have ended (`settle`), so what is kept is what is under way. Of one that is under way for very long (a stream)
+    not everything beside it is kept: beyond `PENDING` the order in which they end has to do, which may count one less.
     """
-    open_until: dict[Any, int] = {}
-    ambiguous = 0
-    for exchange in sorted(exchanges, key=lambda e: e.order):
-        slot = (exchange.lane, key_of(exchange))
-        ended = exchange.times.c_out or exchange.times.up_end or (1 << 63)
-        if slot in open_until and exchange.times.head < open_until[slot]:
-            ambiguous += 1
-        open_until[slot] = max(ended, open_until.get(slot, 0))
-    return ambiguous
+
+    PENDING = 10_000
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._pending: list[tuple[tuple[int, int], int, int, int, Any]] = []
+        self._added = 0
+        self._open_until: dict[Any, int] = {}
+        self._room = 256
+
+    def __len__(self) -> int:
+        """How many are kept, for themselves or for what may still come."""
+        return len(self._pending) + len(self._open_until)
+
+    def add(self, exchange: Exchange, key: Any) -> None:
+        """An exchange is over."""
+        times = exchange.times
+        ended = times.c_out or times.up_end or (1 << 63)
+        self._added += 1  # an import may know no order: then as they were added, and keys are never compared
+        heappush(self._pending, (exchange.order, self._added, times.head, ended, (exchange.lane, key)))
+
+    def settle(self, before: tuple[int, int] | None) -> None:
+        """Nothing that arrived before this place in the order is under way any more; None: nothing at all is."""
+        pending = self._pending
+        while pending and (before is None or pending[0][0] < before or len(pending) > self.PENDING):
+            _, _, head, ended, slot = heappop(pending)
+            until = self._open_until.get(slot, 0)
+            self.count += head < until
+            self._open_until[slot] = max(ended, until)
+            if len(self._open_until) > self._room:
+                self._forget(head)
+
+    def _forget(self, head: int) -> None:
+        """What had ended before the last one came cannot overlap one that came later."""
+        self._open_until = {slot: until for slot, until in self._open_until.items() if until > head}
+        self._room = max(256, 2 * len(self._open_until))
+
+
+def lane_ambiguities(exchanges: Sequence[Exchange], key_of: Callable[[Exchange], Any]) -> int:
+    """`Overlaps` of exchanges that are all over. `key_of(exchange)` is its request key. O(n log n)."""
+    overlaps = Overlaps()
+    for exchange in exchanges:
+        overlaps.add(exchange, key_of(exchange))
+    overlaps.settle(None)
+    return overlaps.count

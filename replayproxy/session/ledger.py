@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+from replayproxy.core.effects import Overlaps
 from replayproxy.core.identity import EpisodeBook
 from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Run, Snapshot
 from replayproxy.session.lives import Live
@@ -86,8 +87,7 @@ class Ledger:
         self._open_keys.discard(live.episode.key)
         self.ended.append(live)
         # Only for as long as a reading may ask who was open; what an episode held in memory goes now.
-        live.crossed.clear()
-        live.keys.clear()
+        live.overlaps = Overlaps()
 
     def bucket(self) -> Episode:
         """Where unattributed traffic goes; made with the first of it, or the one that the run has already."""

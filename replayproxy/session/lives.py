@@ -10,8 +10,8 @@ from typing import Any
 
 from replayproxy.core.canonical import field as header
 from replayproxy.core.canonical import request_key
-from replayproxy.core.effects import SAFE_METHODS, lane_ambiguities
-from replayproxy.core.values import Body, Episode, Exchange, Request, changed
+from replayproxy.core.effects import SAFE_METHODS, Overlaps
+from replayproxy.core.values import Episode, Exchange, Request
 
 type Order = tuple[int, int]
 
@@ -52,8 +52,7 @@ class Live:
     flights: dict[Order, Flight] = field(default_factory=dict)
     landed: list[Flight] = field(default_factory=list)
     readings: dict[asyncio.Task[Any], Any] = field(default_factory=dict)
-    crossed: list[Exchange] = field(default_factory=list)
-    keys: dict[Order, Any] = field(default_factory=dict)
+    overlaps: Overlaps = field(default_factory=Overlaps)
     listeners: list[Any] = field(default_factory=list)
     own_snapshots: dict[str, Any] = field(default_factory=dict)
     snapshots: int = 0
@@ -92,8 +91,8 @@ class Live:
         if self.readings:
             self.landed.append(flight)
         if flight.crossed:
-            self.keys[exchange.order] = request_key(exchange.env, exchange.request)
-            self.crossed.append(_without_bodies(exchange))
+            self.overlaps.add(exchange, request_key(exchange.env, exchange.request))
+            self.overlaps.settle(min(self.flights, default=None))
 
     def give_up(self, order: Order) -> None:
         """The exchange is over and could not be recorded: nobody is to wait for it."""
@@ -113,7 +112,8 @@ class Live:
 
     def lane_ambiguous(self) -> int:
         """How many exchanges share lane and request with one that they overlap."""
-        return lane_ambiguities(self.crossed, lambda exchange: self.keys[exchange.order])
+        self.overlaps.settle(None)
+        return self.overlaps.count
 
     async def settle(self, seconds: float) -> bool:
         """Waits until nothing is in flight; False when that took longer."""
@@ -161,9 +161,3 @@ def sharing(live: Live, others: Iterable[Live], env: str | None, begun: int, don
         if env is None or instance_of(other.episode, env) == instance_of(live.episode, env):
             names.append(other.episode.name)
     return tuple(sorted(names))
-
-
-def _without_bodies(exchange: Exchange) -> Exchange:
-    """A copy that costs no memory to speak of: its key is kept apart."""
-    light: Body | None = None
-    return changed(exchange, request=changed(exchange.request, body=light, fields=()), response=None, websocket=None)

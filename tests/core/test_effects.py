@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from replayproxy.core.canonical import body_of, request_key
-from replayproxy.core.effects import is_write, lane_ambiguities, may_conflict, segments
+from replayproxy.core.effects import Overlaps, is_write, lane_ambiguities, may_conflict, segments
 from replayproxy.core.values import Request
 from replayproxy.testing import exchange
 
@@ -72,3 +74,41 @@ def test_overlapping_identical_requests_in_one_lane_are_counted() -> None:
     assert lane_ambiguities(together, key) == 1
     lanes = [exchange(target="/x", at_ms=0, lane="a"), exchange(target="/x", at_ms=0.5, lane="b")]
     assert lane_ambiguities(lanes, key) == 0
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, 12), st.sampled_from("ab"), st.sampled_from("xyz")), max_size=30
+)
+
+
+@given(SPANS)
+def test_overlaps_told_one_by_one_are_those_of_all_together(spans: list[tuple[int, int, str, str]]) -> None:
+    spans = sorted(spans)
+    made = [
+        exchange(target=f"/{name}", at_ms=at, took_ms=took, lane=lane, worker=number)
+        for number, (at, took, lane, name) in enumerate(spans)
+    ]
+    wanted = sum(
+        any(
+            (other.lane, other.request.target) == (one.lane, one.request.target)
+            and one.times.head < (other.times.c_out or 0)
+            for other in made[:number]
+        )
+        for number, one in enumerate(made)
+    )
+    told, under_way = Overlaps(), {one.order for one in made}
+    for one in sorted(made, key=lambda one: one.times.c_out or 0):
+        under_way.discard(one.order)
+        told.add(one, one.request.target)
+        told.settle(min(under_way, default=None))
+    assert told.count == lane_ambiguities(made, lambda one: one.request.target) == wanted
+
+
+def test_what_is_beside_a_stream_that_stays_open_is_not_all_kept() -> None:
+    told, most = Overlaps(), 0
+    for number in range(12_000):
+        told.add(exchange(target=f"/{number}", at_ms=10 + number, took_ms=0.5), number)
+        told.settle((0, 0))  # the stream came first, and is still under way
+        most = max(most, len(told))
+    assert told.count == 0
+    assert most <= Overlaps.PENDING + 1_000

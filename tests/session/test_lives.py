@@ -28,7 +28,19 @@ def flown(one: Live, *spans: tuple[int, int], target: str = "/x", lane: str = "m
 def test_exchanges_one_after_the_other_are_never_ambiguous() -> None:
     one = live()
     flown(one, (0, 5), (6, 9), (10, 12))
-    assert (one.lane_ambiguous(), one.crossed, one.exchanges) == (0, [], 3)
+    assert (one.lane_ambiguous(), len(one.overlaps), one.exchanges) == (0, 0, 3)
+
+
+def test_an_episode_whose_requests_always_overlap_keeps_no_more_than_what_is_under_way() -> None:
+    one, most = live(), 0
+    for number in range(5_000):
+        made = exchange("GET", f"/x/{number // 2}", at_ms=number * 10, took_ms=25)
+        one.arrive(made.order, "main", made.times.head)
+        over = exchange("GET", f"/x/{(number - 3) // 2}", at_ms=(number - 3) * 10, took_ms=25)
+        one.land(over, over.times.head + 25 * MS)
+        most = max(most, len(one.overlaps))
+    assert one.lane_ambiguous() == 2_498
+    assert most < 1_000
 
 
 def test_identical_requests_that_overlap_in_one_lane_are_ambiguous() -> None:
