@@ -34,14 +34,20 @@ for capability in (1, 2):  # root may look into everything, and write everywhere
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 
-SMALL_MAP = """
+CHANGED = """
 import sys
 sys.argv = ["replayproxy", *sys.argv[4:]]
 from replayproxy.cli.main import main
-from replayproxy.storage import environment
-environment.MAP_SIZES = (1 << 20,)
+from replayproxy.storage import committer, environment
+{change}
 sys.exit(main())
 """
+
+
+def changed(change: str = "") -> list[str]:
+    """The program with a constant that is another. An `end` waits a second for the disk, not five: five times that
+    would be most of the time here."""
+    return [sys.executable, "-c", CHANGED.format(change=f"committer.GIVE_UP_SECONDS = 1.0; {change}")]
 
 
 def told(*arguments: str) -> str:
@@ -82,9 +88,9 @@ class Scene:
 
     async def until(self, *, failing: bool) -> None:
         async with asyncio.timeout(20):
-            while ((await self.control("GET", "/v1/health"))["store"] != "ok") is not failing:
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(0.6)  # whoever looks at it twice a second has seen it too
+            words = ("cannot be written", "removed or replaced") if failing else ("can be written again",)
+            while not self.said(*words) or ((await self.control("GET", "/v1/health"))["store"] != "ok") is not failing:
+                await asyncio.sleep(0.05)
 
     def said(self, *words: str) -> list[str]:
         """The lines on stderr, before the summary, that hold one of these."""
@@ -226,7 +232,7 @@ async def test_more_than_the_queue_takes_on_a_full_disk_costs_the_episode_and_ho
 
 
 async def test_a_full_map_costs_the_episodes_from_then_on(tmp_path: Path) -> None:
-    async with recording(tmp_path, before=[sys.executable, "-c", SMALL_MAP]) as scene:
+    async with recording(tmp_path, before=changed("environment.MAP_SIZES = (1 << 20,)")) as scene:
         await scene.ask("during", 80)
         await scene.until(failing=True)
         await scene.open("later")
@@ -248,7 +254,7 @@ def _as_others() -> list[str]:
 
 
 async def test_a_directory_that_may_not_be_entered_any_more_costs_the_episodes_until_it_may(tmp_path: Path) -> None:
-    async with recording(tmp_path, before=_as_others()) as scene:
+    async with recording(tmp_path, before=[*_as_others(), *changed()]) as scene:
         scene.store.chmod(0)
         try:
             await scene.ask("during", 5)
@@ -300,7 +306,7 @@ async def test_a_disk_that_the_system_makes_read_only_costs_the_episode_that_end
     tmp_path: Path, broken_disk: tuple[Mapping[str, str], Path]
 ) -> None:
     environ, switch = broken_disk
-    async with recording(tmp_path, environ=environ) as scene:
+    async with recording(tmp_path, before=changed(), environ=environ) as scene:
         switch.write_text(str(errno.EROFS))
         await scene.ask("during", 5)
         await scene.until(failing=True)
@@ -316,7 +322,7 @@ async def test_a_root_that_cannot_be_written_ends_the_writing_and_spoils_nothing
 ) -> None:
     """The pages of a commit were written and its root was not: LMDB lets the process write nothing from then on."""
     environ, switch = broken_disk
-    async with recording(tmp_path, environ=environ) as scene:
+    async with recording(tmp_path, before=changed(), environ=environ) as scene:
         switch.write_text(f"{errno.EIO} 500")
         await scene.ask("during", 5)
         await scene.until(failing=True)
