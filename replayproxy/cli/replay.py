@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from pathlib import Path
@@ -139,6 +140,7 @@ def _run(
                 command,
                 tell=_Told(options, as_json),
                 guard=Guard(),
+                on_loaded=gc.freeze,  # to look for cycles in a thousand episodes took 200 ms, with nobody answered
                 stdout_to_stderr=as_json,
             )
         )

@@ -157,6 +157,8 @@ class Stage:
         self.probes: Resets | None = None
         self.asked_incomplete = False
         self.faults: list[str] = []
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Called when an episode has been loaded, which stays as long as the stage does."""
 
     @property
     def episodes(self) -> Mapping[str, Episode]:
@@ -258,6 +260,7 @@ class Stage:
         if (known := self.known) is not None:
             scene.by_order = lambda: episode.name in known.by_order
         self._loading.pop(episode.name, None)
+        self.on_loaded()
         return scene
 
     def _read(self, episode: Episode) -> tuple[Script, list[Ready | None], set[Alias]]:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date
@@ -133,9 +133,11 @@ async def replay(
     *,
     tell: Tell,
     guard: Guard | None = None,
+    on_loaded: Callable[[], None] = lambda: None,
     stdout_to_stderr: bool = False,
 ) -> Replayed:
     """Serves until COMMAND ends, or SIGINT or SIGTERM comes. `guard` makes sure that nothing gets out.
+    `on_loaded` is called whenever an episode has been read, which stays in memory until the end.
 
     Raises Problem for what is refused before anything is served, and `child.NotStarted`.
     """
@@ -149,6 +151,7 @@ async def replay(
         redactor=secrecy.load(reader.env.path, run),
     )  # fmt: skip
     stage.resets = load_resets(reader, run)
+    stage.on_loaded = on_loaded
     shown = secrecy.shown_as(stage.redactor)
     stage.known = load_known(reader, run, stage.episodes, shown=shown, touched=stage.touched, rules=stage.rules)
     if stage.known is not None:
