@@ -108,6 +108,10 @@ class Progress:
         self._done = [bytearray(len(cell)) for cell in gates.cells]
         self._prefix = [0] * len(gates.cells)
 
+    def go_on(self, gates: Gates) -> None:
+        """With the gates of the same episode, read again."""
+        self._gates = gates
+
     def is_open(self, at: int) -> bool:
         """Whether everything that must come before this exchange is done."""
         return all(self._prefix[cell] >= count for cell, count in self._gates.needs.get(at, ()))

@@ -8,8 +8,10 @@ episode: what would break it is no match, and the miss says so.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from replayproxy.core.callids import differing, replay_key
@@ -67,6 +69,20 @@ class Matcher:
         self.uses: dict[str, int] = {rule.name: 0 for rule in script.rules.rules}
         self.named: dict[tuple[str, str], str] = {}
         self._next: dict[object, int] = {}
+        self._kept = array("q")
+
+    def set_aside(self) -> None:
+        """Nothing is asked until `go_on`: what was claimed is kept in sixteen bytes each, and the script not at all."""
+        self._kept = array("q", chain.from_iterable(self.consumer.items()))
+        self.consumer.clear()
+        self._next.clear()  # positions in queues that will be others; they are found again
+        self._script = self._script.emptied()
+
+    def go_on(self, script: Script) -> None:
+        """With the same script, read again: what was claimed stays claimed."""
+        self._script = script
+        self.consumer.update(zip(self._kept[::2], self._kept[1::2], strict=True))
+        self._kept = array("q")
 
     def find(self, asked: Identified, lane: str) -> Found | Unmatched:
         """What answers the request; nothing is claimed yet."""

@@ -119,6 +119,18 @@ class Replayer:
         self._under_way: dict[Queue, int] = {}
         self._progress = Progress(script.gates)
 
+    def set_aside(self) -> None:
+        """Nothing is asked until `go_on`. Of the script its name is kept, and of what was played of it what must be."""
+        self.script = self.script.emptied()
+        self._matcher.set_aside()
+        self._progress.go_on(self.script.gates)
+
+    def go_on(self, script: Script) -> None:
+        """With the same script, which was read again."""
+        self.script = script
+        self._matcher.go_on(script)
+        self._progress.go_on(script.gates)
+
     def has_equal(self, asked: Identified, lane: str) -> bool:
         """Whether an equal request is left. If not, `ask` parses the request once more (`Script.loosened`), unless that
         was done before, in another thread."""

@@ -8,7 +8,7 @@ is long.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from replayproxy.core.callids import Ids, replay_key
@@ -144,6 +144,13 @@ class Script:
     @property
     def address(self) -> str:
         return f"{self.run}/{self.episode}"
+
+    def emptied(self) -> Script:
+        """Its name alone."""
+        return replace(
+            self, entries=(), queues={}, lanes={}, exact={}, keys=(), numbers={}, loose={}, together=frozenset(),
+            shapes={}, relaxed={}, gates=Gates(cells=(), needs={}, where={}), causes=Causes(lanes={}, writes={}),
+        )  # fmt: skip
 
     def known(self, env: str, heard: Request | Heard) -> Identified | None:
         """The request with its keys, when one byte-equal to it was recorded. Costs no parsing."""

@@ -148,8 +148,7 @@ class Origin:
         except Exception as error:
             return await self._fault(visit, error)
         finally:
-            if visit.scene is not None and visit.serve is not None:
-                visit.scene.done(visit.serve)
+            visit.leave()
 
     def _broke_off(self, visit: Visit) -> None:
         """The agent left, or its request's body cannot be read to its end."""
@@ -213,7 +212,7 @@ class Origin:
             await self._refuse(visit, marks, lane, why)
             return Ending.KEEP
         assert name is not None
-        scene = visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
+        scene = visit.enter(self.stage.scene_now(name) or await self.stage.scene(name))
         if heard is None:
             visit.reading = (method, self._discreet.target(env, method, marks.target), lane)
             heard = Heard(method, marks.target, visit.fields, await self._body(visit))
@@ -238,8 +237,8 @@ class Origin:
             await turn_away(met.socket, why)
             return Ending.CLOSE
         assert name is not None
-        visit.scene = self.stage.scene_now(name) or await self.stage.scene(name)
-        return await self._player.play(visit, visit.scene, heard, lane, marks, met)
+        scene = visit.enter(self.stage.scene_now(name) or await self.stage.scene(name))
+        return await self._player.play(visit, scene, heard, lane, marks, met)
 
     async def _body(self, visit: Visit) -> Body | None:
         request = visit.request

@@ -25,6 +25,7 @@ from replayproxy.serve.loading import load_script
 from replayproxy.serve.ready import Ready
 from replayproxy.serve.renaming import renamed
 from replayproxy.serve.resets import Resets
+from replayproxy.serve.shelf import Shelf
 from replayproxy.storage import Reader
 
 STRAYS_KEPT = 1000
@@ -39,6 +40,9 @@ class Scene:
         self.ready: Sequence[Ready | None] = ()
         self.by_order: Callable[[], bool] = lambda: False  # whether its agent was taken for this one's by order
         self.shown = Shown()  # secrets
+        self.users = 0  # requests that are being answered from it
+        self._owed = sum(entry.owed for entry in script.entries)
+        self._aside: Document | None = None  # its receipt, while its script is not in memory
         self._reader = reader
         self._now = now
         self._waiting: set[asyncio.Event] = set()
@@ -46,6 +50,27 @@ class Scene:
     @property
     def name(self) -> str:
         return self.replayer.script.episode
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its script is in memory."""
+        return self._aside is None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that its recording owes has been asked for."""
+        return len(self.replayer.consumers) >= self._owed and not self.replayer.unused()
+
+    def set_aside(self) -> None:
+        """Lets its script go. What was played of it stays; nobody may be at it."""
+        self._aside = self.receipt()
+        self.replayer.set_aside()
+        self.ready = ()
+
+    def go_on(self, script: Script, ready: Sequence[Ready | None]) -> None:
+        """Its script was read again."""
+        self.replayer.go_on(script)
+        self.ready, self._aside = ready, None
 
     async def turn(self, serve: Serve, limit: float = TURN_LIMIT) -> None:
         """Returns when this answer may be given: what comes before it was given, or the time is over (counted)."""
@@ -112,7 +137,7 @@ class Scene:
         return body if body.size > VIEW_LIMIT else replace(body, inline=self._reader.body(body))
 
     def receipt(self, contacts: int = 0) -> Document:
-        return episode_receipt(self.replayer, contacts=contacts)
+        return self._aside or episode_receipt(self.replayer, contacts=contacts)
 
 
 class Stage:
@@ -136,6 +161,7 @@ class Stage:
         prepare: Callable[[Entry], Ready | None] | None = None,
         rules: Relaxation | None = None,
         redactor: Redactor | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self.rules = Relaxation(()) if rules is None else rules
         self.run = run
@@ -149,7 +175,8 @@ class Stage:
         self._now = now
         self._episodes = {episode.name: episode for episode in episodes}
         self._scenes: dict[str, Scene] = {}
-        self._loading: dict[str, asyncio.Task[Scene]] = {}
+        self._shelf = shelf or Shelf()
+        self._loading: dict[str, asyncio.Task[None]] = {}
         self._strays: dict[tuple[str, str], Stray] = {}
         self._closed: dict[str, str] = {}
         self.resets: Resets | None = None
@@ -169,8 +196,17 @@ class Stage:
         return self._reader
 
     def scene_now(self, name: str) -> Scene | None:
-        """The scene of an episode if it has been loaded."""
-        return self._scenes.get(name)
+        """The scene of an episode if it is loaded."""
+        scene = self._scenes.get(name)
+        if scene is None or not scene.is_here:
+            return None
+        self._shelf.used(name)
+        return scene
+
+    def receipt_of(self, name: str) -> Document | None:
+        """Of one episode; None where nobody has asked for it."""
+        scene = self._scenes.get(name)
+        return scene.receipt() if scene else None
 
     def whose(self, claims: Claims) -> str | None:
         """The name of the episode that a request belongs to; None: no carrier, and nothing for unmarked traffic."""
@@ -237,30 +273,38 @@ class Stage:
         self._closed[name] = reason
 
     async def scene(self, name: str) -> Scene:
-        """The scene of an episode for which `why_not` is None. Loaded once, in another thread."""
-        found = self._scenes.get(name)
-        if found is not None:
-            return found
-        task = self._loading.get(name)
-        if task is None:
-            task = self._loading[name] = asyncio.ensure_future(self._load(self._episodes[name]))
-        try:
-            # Shielded: one agent that leaves must not take the script from the others that wait for it.
-            return await asyncio.shield(task)
-        except Exception:
-            self._loading.pop(name, None)
-            raise
+        """The scene of an episode for which `why_not` is None. Loaded in another thread, again when it was set aside
+        meanwhile. Whoever goes on without waiting may count itself among its `users`."""
+        while (found := self.scene_now(name)) is None:
+            task = self._loading.get(name)
+            if task is None:
+                task = self._loading[name] = asyncio.ensure_future(self._load(self._episodes[name]))
+            try:
+                # Shielded: one agent that leaves must not take the script from the others that wait for it.
+                await asyncio.shield(task)
+            except Exception:
+                self._loading.pop(name, None)
+                raise
+        return found
 
-    async def _load(self, episode: Episode) -> Scene:
+    async def _load(self, episode: Episode) -> None:
         script, ready, aliases = await asyncio.to_thread(self._read, episode)
-        if self.known is not None:
-            self.known.learn(episode.name, aliases)
-        scene = self._scenes[episode.name] = Scene(script, self._reader, order=self.order, now=self._now)
-        scene.ready = ready
-        if (known := self.known) is not None:
-            scene.by_order = lambda: episode.name in known.by_order
+        scene = self._scenes.get(episode.name)
+        if scene is None:
+            scene = self._scenes[episode.name] = self._first(script, episode.name, aliases)
+        scene.go_on(script, ready)
         self._loading.pop(episode.name, None)
+        self._shelf.put(episode.name, len(script.entries))
+        scenes = self._scenes
+        for name in self._shelf.spare(idle=lambda name: not scenes[name].users, over=lambda name: scenes[name].is_over):
+            scenes[name].set_aside()
         self.on_loaded()
+
+    def _first(self, script: Script, name: str, aliases: set[Alias]) -> Scene:
+        scene = Scene(script, self._reader, order=self.order, now=self._now)
+        if (known := self.known) is not None:
+            known.learn(name, aliases)
+            scene.by_order = lambda: name in known.by_order
         return scene
 
     def _read(self, episode: Episode) -> tuple[Script, list[Ready | None], set[Alias]]:

@@ -93,6 +93,19 @@ class Visit:
     reading: tuple[bytes, bytes, str] | None = None
     whole: bool = False
 
+    def enter(self, scene: Scene) -> Scene:
+        """It is answered from there, which stays in memory until it has left."""
+        self.scene = scene
+        scene.users += 1
+        return scene
+
+    def leave(self) -> None:
+        """It is over, however it ended."""
+        if self.scene is not None:
+            if self.serve is not None:
+                self.scene.done(self.serve)
+            self.scene.users -= 1
+
     @property
     def door(self) -> Door:
         return self.entrance.door

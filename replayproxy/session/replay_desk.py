@@ -98,8 +98,8 @@ class ReplayDesk:
                 await self._doors.unlisten(listener)
             if self._stage.sole is None:
                 self._stage.close(name, SEALED)
-        scene = self._stage.scene_now(self._stage.sole.name if self._stage.sole else name)
-        return {**self._verdict(name), "receipt": scene.receipt() if scene else None}
+        receipt = self._stage.receipt_of(self._stage.sole.name if self._stage.sole else name)
+        return {**self._verdict(name), "receipt": receipt}
 
     async def verdict(self, name: str) -> dict[str, Any]:
         if name not in self._opened:

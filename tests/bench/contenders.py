@@ -203,6 +203,6 @@ def mountebank(folder: Path, recording: str) -> Iterator[Running]:
 def talkback(folder: Path, recording: str) -> Iterator[Running]:
     _needs("node", "talkback")
     port = free_port()
-    command = ["node", str(HERE / "talkback.cjs"), str(port), str(NODE_MODULES.resolve()), str(folder)]
+    command = ["node", str(HERE / "talkback.cjs"), str(port), str(NODE_MODULES.resolve()), recording]
     with program(command, port, folder) as running:
         yield running

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
 import resource
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import batched, islice
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from replayproxy.storage import open_store
 from tests.bench import check_speed, contenders, store_size
 from tests.bench.contenders import BIN
-from tests.bench.load import in_order, wrk
+from tests.bench.load import wrk
 from tests.bench.machine import PROXY_CORE, pinned, private_mib
-from tests.bench.recordings import make
+from tests.bench.recordings import Recording, make
 from tests.bench.rounds import Row
 
 
@@ -40,7 +44,8 @@ def ran(command: Sequence[str], *, ok: tuple[int, ...] = (0,)) -> Row:
 
 
 def opening(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
-    """`ls` and `show` of one exchange in stores of so many exchanges, a thousand an episode; replay's memory."""
+    """`ls` and `show` of one exchange in stores of so many exchanges, a thousand an episode; replay's memory, asked by
+    eight rollouts at a time."""
     for size in sizes:
         made = make(folder / f"store-{size}", size // 1000, 1000)
         for number in range(1, rounds + 1):
@@ -50,14 +55,46 @@ def opening(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
         home = folder / f"replay-{size}"
         home.mkdir()
         with contenders.replay(home, str(made.folder)) as one:
-            seen = in_order(one.url, made.paths, seconds=8)
+            answered = asked_in_turn(one.url, as_rollouts(made, home / "rollouts"), most=ASKED)
             yield {
                 "group": "memory",
                 "name": f"replay of {size:,}",
                 "round": 1,
                 "private_mib": round(private_mib(one.pid), 1),
-                "answered": seen.requests,
+                "answered": answered,
             }
+
+
+ASKED = 100_000
+"""Requests that a replay of a large recording is looked at after."""
+
+
+def as_rollouts(made: Recording, path: Path, at_once: int = 8) -> Path:
+    """The requests of a recording as rollouts ask for them: each episode from its begin to its end, so many at once."""
+    of: dict[str, list[str]] = defaultdict(list)
+    for line in made.paths.open():
+        of[line.split("/")[2]].append(line)
+    with path.open("w") as out:
+        for group in batched(of.values(), at_once):
+            for lines in zip(*group, strict=True):
+                out.writelines(lines)
+    return path
+
+
+def asked_in_turn(url: str, paths: Path, *, most: int) -> int:
+    """Asks for the paths of a file, one after another, and says how many were answered: all, or so many."""
+    where, count = urlsplit(url), 0
+    line = http.client.HTTPConnection(where.hostname or "", where.port)
+    with paths.open() as asked:
+        for path in islice(asked, most):
+            line.request("GET", path.strip())
+            answer = line.getresponse()
+            answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{path.strip()}: {answer.status}")
+            count += 1
+    line.close()
+    return count
 
 
 def memory_of_recording(folder: Path, upstream: str, sizes: Sequence[int]) -> Iterator[Row]:

@@ -61,12 +61,13 @@ def busy_seconds() -> float:
 
 
 def private_mib(pid: int) -> float:
-    """Private memory of a process and its descendants: pages of a mapped store do not count."""
+    """Private memory of a process and its descendants. Pages of a mapped store do not count: the kernel gives them up
+    when it needs them, and calls them private where nobody else has the store open."""
     total = 0
     for one in family(pid):
         try:
             for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
-                if line.startswith(("Private_Dirty:", "Private_Clean:")):
+                if line.startswith("Anonymous:"):
                     total += int(line.split()[1])
         except OSError:
             continue

@@ -21,6 +21,7 @@ from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
 from replayproxy.serve.scene import Stage
 from replayproxy.serve.sending import INSTANT, Pace
+from replayproxy.serve.shelf import Shelf
 from replayproxy.serve.visit import Watch
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.storage import Store
@@ -95,6 +96,7 @@ async def staged(
     prepared: bool = True,
     rules: Relaxation | None = None,
     redactor: Redactor | None = None,
+    shelf: Shelf | None = None,
 ) -> AsyncIterator[Staged]:
     """The run, or one episode of it, on stage: one door for each environment. `prepared`: as in a real replay."""
     reader = store.reader()
@@ -102,7 +104,7 @@ async def staged(
     dialect = RecordedDialect(run)
     stage = Stage(
         reader, run, chosen, sole=sole is not None, order=order, now=time.monotonic_ns, unmarked=unmarked,
-        rules=rules, redactor=redactor,
+        rules=rules, redactor=redactor, shelf=shelf,
         prepare=(lambda entry: ready(entry, dialect.is_plain)) if prepared else None,
     )  # fmt: skip
     stage.known = load_known(reader, run, stage.episodes, shown=lambda value: value, touched=stage.touched)
