@@ -98,6 +98,13 @@ class Matcher:
     def equal(self, asked: Identified, lane: str, number: int) -> Entry | None:
         """The next of its key, claimed, where nothing has to be bound or told apart: nearly always, and at little cost.
         None: ask `find`."""
+        entry = self.next_equal(asked, lane)
+        if entry is not None:
+            self.take(entry, asked, lane, number)
+        return entry
+
+    def next_equal(self, asked: Identified, lane: str) -> Entry | None:
+        """The entry that `equal` would claim."""
         if self._order is not _BY_LANE:
             return None
         slot = (lane, asked.number)
@@ -109,9 +116,13 @@ class Matcher:
         entry = self._script.entries[place]
         if place in self.consumer or place in self._script.loose or (entry.ids and entry.exact != asked.exact):
             return None
-        self.consumer[place] = number
-        self._next[slot] = position + 1
         return entry
+
+    def take(self, entry: Entry, asked: Identified, lane: str, number: int) -> None:
+        """Claims what `next_equal` gave."""
+        self.consumer[entry.at] = number
+        slot = (lane, asked.number)
+        self._next[slot] = self._next.get(slot, 0) + 1
 
     def claim(self, found: Found, number: int) -> None:
         """The entry is given to the request of that number."""

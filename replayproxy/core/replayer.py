@@ -167,6 +167,31 @@ class Replayer:
             return Serve(entry, grade, self.requests, renames, echoes)
         return Serve(entry, grade, self.requests)
 
+    def plain(self, asked: Identified, lane: str) -> Entry | None:
+        """The entry that `ask` would serve, where its answer goes out as it was recorded, may go now, and belongs to no
+        request that is under way. None: it takes `ask`. Nothing is claimed."""
+        matcher = self._matcher
+        entry = matcher.next_equal(asked, lane)
+        if (
+            entry is None
+            or entry.echoes
+            or entry.ids
+            or matcher.renaming.tokens
+            or matcher.named
+            or entry.exchange.websocket is not None
+            or (lane, entry.number) in self._under_way
+            or not self._progress.is_open(entry.at)
+        ):
+            return None
+        return entry
+
+    def give(self, entry: Entry, asked: Identified, lane: str) -> None:
+        """`ask` and `done` for what `plain` gave."""
+        self.requests += 1
+        self._matcher.take(entry, asked, lane, self.requests)
+        self.tally.served[_EXACT if entry.exact == asked.exact else _CANONICAL] += 1
+        self._progress.done(entry.at)
+
     def echoed(self, serve: Serve) -> None:
         """The answer held a value that its request alone gave, and was given with the live one."""
         for binding in serve.echoes:

@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
 from aiohttp.http_writer import HttpVersion
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
@@ -33,6 +34,9 @@ _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _BEGINS = re.compile(rb"[\r\n]*[!-~]")
 _LONGEST = 2**63
 _NOWHERE = URL("/")
+
+type Express = Callable[[RawRequestMessage], bytes | None]
+"""The bytes of an answer, or None where it takes a handler."""
 
 
 class HeadTooLong(BadHttpMessage):
@@ -107,10 +111,13 @@ def _is_chunked(named: dict[bytes, list[bytes]]) -> bool:
 
 class _Reader:
     """aiohttp's parser, and `_Lenient` from the first head on that it refuses (None: then nothing is read again).
-    `late(True)`: a head has begun and not ended."""
+    `late(True)`: a head has begun and not ended. `at_once`: whether a request without a body has been answered."""
 
-    def __init__(self, fast: Any, lenient: Callable[[], _Lenient] | None, late: Callable[[bool], None]) -> None:
-        self._parser, self._make, self._late = fast, lenient, late
+    def __init__(
+        self, fast: Any, lenient: Callable[[], _Lenient] | None, late: Callable[[bool], None],
+        at_once: Callable[[RawRequestMessage], bool],
+    ) -> None:  # fmt: skip
+        self._parser, self._make, self._late, self._at_once = fast, lenient, late, at_once
         self._fast = True
         self._head = b""  # of the message that has begun
         self._body: Any = None
@@ -134,6 +141,8 @@ class _Reader:
             if self._head:
                 self._head = b""
                 self._late(False)
+            if len(messages) == 1 and self._body is EMPTY_PAYLOAD and not read[1] and self._at_once(messages[0][0]):
+                return (), False, b""
         elif data and not in_body:
             self._begun(data)
         return read
@@ -149,12 +158,34 @@ class _Reader:
 class Connection(RequestHandler):
     """See the module. What it answers by itself is a problem document."""
 
-    __slots__ = ("_overdue",)
+    __slots__ = ("_express", "_overdue")
 
-    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, lenient: bool, **options: Any) -> None:
+    def __init__(
+        self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, lenient: bool, express: Express | None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(manager, loop=loop, **options)
         self._overdue: asyncio.TimerHandle | None = None
-        self._parser = cast("Any", _Reader(self._parser, self._lenient if lenient else None, self._late))
+        self._express = express
+        self._parser = cast("Any", _Reader(self._parser, self._lenient if lenient else None, self._late, self._at_once))
+
+    def _at_once(self, message: RawRequestMessage) -> bool:
+        """Answers by the short way where the connection is idle: nothing is under way on it, or still to be sent."""
+        waiter, transport = self._waiter, self.transport
+        if self._express is None or waiter is None or waiter.done() or self._messages or transport is None:
+            return False
+        if transport.get_write_buffer_size():
+            return False
+        try:
+            data = self._express(message)
+        except Exception:  # the long way meets it too, and there it is told
+            return False
+        if data is None:
+            return False
+        # aiohttp sets it behind each request that it answers itself; it would take the connection for an idle one.
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        transport.write(data)
+        return True
 
     def _lenient(self) -> _Lenient:
         return _Lenient(
@@ -190,8 +221,9 @@ class Connection(RequestHandler):
 
 
 def connections(
-    server: web.Server, loop: asyncio.AbstractEventLoop, *, lenient: bool = False
+    server: web.Server, loop: asyncio.AbstractEventLoop, *, lenient: bool = False, express: Express | None = None
 ) -> Callable[[], Connection]:
-    """What `loop.create_server` makes of each connection to `server`. `lenient`: as the recorder reads."""
+    """What `loop.create_server` makes of each connection to `server`. `lenient`: as the recorder reads. `express`: what
+    may answer a request without a body before `server` hears of it."""
     options = server._kwargs  # aiohttp has no public way to name another class of connections
-    return lambda: Connection(server, loop=loop, lenient=lenient, **options)
+    return lambda: Connection(server, loop=loop, lenient=lenient, express=express, **options)

@@ -28,6 +28,7 @@ from replayproxy.serve.bodies import EMPTY, read_body
 from replayproxy.serve.connection import connections
 from replayproxy.serve.discretion import Discretion
 from replayproxy.serve.doors import UNKNOWN, Door, Entrance, FrontDoor
+from replayproxy.serve.express import Express
 from replayproxy.serve.giving import Giver
 from replayproxy.serve.meeting import meet, turn_away
 from replayproxy.serve.playing import Player
@@ -108,7 +109,11 @@ class Origin:
             handler, request_factory=factory, handler_cancellation=True, access_log=None, logger=_SILENT,
             auto_decompress=False, max_line_size=2**20, max_field_size=2**20, max_headers=10**5,
         )  # fmt: skip
-        listener = await loop.create_server(connections(server, loop, lenient=True), sock=bound, backlog=BACKLOG)
+        express = None if fixed is None or self._giver.pace.speed else Express(
+            self.stage, self._dialect, self._discreet, fixed
+        ).answer  # fmt: skip
+        made = connections(server, loop, lenient=True, express=express)
+        listener = await loop.create_server(made, sock=bound, backlog=BACKLOG)
         self._open.append(_Open(door, server, listener))
 
     def close(self, door: Door | FrontDoor) -> None:

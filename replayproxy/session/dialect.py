@@ -53,8 +53,9 @@ class RecordedDialect:
             marks = take_marks(target, fields, port_episode=port_episode, prefixed=prefixed)
             return Marked(replace(marks.claims, proxy_user=entrance.proxy_user), marks.target, marks.prefix)
         if port_episode is None and target.startswith(b"/rp/"):
-            end = min((at for at in (target.find(b"/", 4), target.find(b"?", 4)) if at != -1), default=len(target))
-            lead, rest = target[:end], target[end:]
+            slash, query = target.find(b"/", 4), target.find(b"?", 4)
+            end = query if slash == -1 or -1 < query < slash else slash
+            lead, rest = (target, b"") if end == -1 else (target[:end], target[end:])
             return Marked(_claims_of(lead, None), rest if rest.startswith(b"/") else b"/" + rest, lead)
         return Marked(_claims_of(b"/", port_episode), target, b"")
 
