@@ -45,6 +45,9 @@ def test_the_page_says_met_missed_and_not_measured(tmp_path: Path) -> None:
     assert "| the same over `mitmdump -w` | at least 2.4 | 1.33 [1.33, 1.33] | MISSED |" in page
     assert "| replay over talkback | at least 1 | not measured |  |" in page
     assert "java is not there" in page
+    assert "Missed, and why:" in page
+    assert "- the same over `mitmdump -w`: it is about what the bare proxy carries" in page
+    assert "- recording small JSON" not in page, "it is met"
     assert len((tmp_path / ROWS).read_text().splitlines()) == len(rows)
     plot = ElementTree.parse(tmp_path / "performance.svg")
     assert "200" in {text.text for text in plot.iter("{http://www.w3.org/2000/svg}text")}
