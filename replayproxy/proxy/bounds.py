@@ -49,8 +49,13 @@ class Bounded(_Base):
             yield from self.woken()
             return
         yield from super()._handle_event(event)
-        if isinstance(event, events.DataReceived) and self.buf and self.state in (self.read_headers, self.read_body):
+        if self._waits(event):
             yield from self.incomplete(too_long=len(self.buf) > bounds.HEAD_LIMIT)
+
+    def _waits(self, event: events.Event) -> bool:
+        """Whether bytes came, and some are left that do not make a whole yet."""
+        came = isinstance(event, events.DataReceived) and self.buf
+        return bool(came) and self.state in (self.read_headers, self.read_body)
 
     @abstractmethod
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:
@@ -66,7 +71,13 @@ class BoundedAgent(Bounded):
     _timed: Any = None  # the number of the request whose head is being waited for
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        yield from super()._handle_event(event)
+        # `Bounded`'s own, written out: one generator less for each event.
+        if isinstance(event, events.Wakeup):
+            yield from self.woken()
+        else:
+            yield from super(Bounded, self)._handle_event(event)
+            if self._waits(event):
+                yield from self.incomplete(too_long=len(self.buf) > bounds.HEAD_LIMIT)
         backlog.tell(self.context.client, len(self.buf) if self.state == self.wait else 0)
 
     def incomplete(self, *, too_long: bool) -> CommandGenerator[None]:

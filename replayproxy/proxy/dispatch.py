@@ -23,18 +23,18 @@ class ShortWay(AddonManager):
 
     def __init__(self, master: Master) -> None:
         super().__init__(master)  # type: ignore[no-untyped-call]
-        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self._hooks: dict[str, list[tuple[Callable[..., Any], bool]]] = {}
 
     async def handle_lifecycle(self, event: hooks.Hook) -> None:
         found = self._hooks.get(event.name)
         if found is None:
-            found = [func for addon in self.chain for _, func in self._iter_hooks(addon, event)]
-            self._hooks[event.name] = found
+            funcs = [func for addon in self.chain for _, func in self._iter_hooks(addon, event)]
+            found = self._hooks[event.name] = [(func, inspect.iscoroutinefunction(func)) for func in funcs]
         given = event.args() if found else []
-        for func in found:
+        for func, is_coroutine in found:
             try:
                 result = func(*given)
-                if result is not None and inspect.isawaitable(result):
+                if is_coroutine or (result is not None and inspect.isawaitable(result)):
                     await result
             except exceptions.AddonHalt:
                 return
