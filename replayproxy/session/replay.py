@@ -17,7 +17,7 @@ from replayproxy.core.misses import Document
 from replayproxy.core.receipt import judged
 from replayproxy.core.shown import count
 from replayproxy.core.values import UNATTRIBUTED, Episode, EpisodeState, Run
-from replayproxy.errors import CannotJudge, Exit, StoreTrouble, WrongUsage, worst
+from replayproxy.errors import CannotJudge, Exit, StoreTrouble, UnknownAddress, WrongUsage, worst
 from replayproxy.proxy.listeners import authority, bind, bound_address
 from replayproxy.serve.control import ControlServer, application
 from replayproxy.serve.identity import load_known
@@ -290,7 +290,9 @@ class _House:
     def outcome(self, command_exit: int | None) -> Replayed:
         receipt = self._stage.receipt(self._guard.contacts if self._guard else 0)
         receipt["passed"] = self._front.passed.total() if self._front else 0
-        own = [Exit.STORE if isinstance(fault, StoreTrouble) else Exit.OURS for fault in self._faults]
+        # An address that was there when the replay began was removed, and collected, while it ran.
+        of_store = (StoreTrouble, UnknownAddress)
+        own = [Exit.STORE if isinstance(fault, of_store) else Exit.OURS for fault in self._faults]
         code = worst(judged(receipt), Exit.UNJUDGED if self._stage.asked_incomplete else 0, *own)
         if command_exit and code in (Exit.OK, Exit.DIFFERENT, Exit.UNJUDGED):
             code = command_exit  # what the agent's own end says is not hidden; the receipt is in the summary

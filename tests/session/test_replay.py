@@ -113,6 +113,25 @@ def test_a_run_of_nothing_but_unattributed_traffic_says_so(store: Store) -> None
         chosen(reader, reader.resolve("r"))
 
 
+async def test_an_episode_that_is_removed_while_the_replay_runs_is_trouble_with_the_store(store: Store) -> None:
+    record(store, {"a": [exchange("GET", "/x")], "b": [exchange("GET", "/x")]})
+    agent = (
+        "import os, subprocess, sys, urllib.request as u, urllib.error as e\n"
+        "url = os.environ['REPLAYPROXY_URL_APP'].removesuffix('/base') + '/rp/'\n"
+        "ours = [sys.executable, '-m', 'replayproxy']\n"
+        "print(u.urlopen(url + 'a/x').status)\n"
+        f"where = ['--store', {str(store.path)!r}]\n"
+        "subprocess.run([*ours, 'rm', *where, 'r/b'], check=True)\n"
+        "subprocess.run([*ours, 'gc', *where], check=True)\n"
+        "try: u.urlopen(url + 'b/x')\n"
+        "except e.HTTPError as got: sys.exit(0 if got.code == 500 else 9)\n"
+        "sys.exit(8)"
+    )
+    done = await replayed(store, "r", [sys.executable, "-c", agent])
+    assert "b was removed from" in done.receipt["faults"][0]
+    assert (done.command_exit, done.exit) == (0, 4)
+
+
 def test_unmarked_traffic_of_a_run_goes_to_the_one_episode_it_can_belong_to(store: Store) -> None:
     by_option = exchange(carrier="option")
     run = record(store, {"a": [exchange()], "b": [by_option]})
