@@ -70,6 +70,7 @@ class Recording:
             capture, plan=plan, keep=self.ledger.keep_snapshot, others=self.ledger.open_and_lately, now=now, wall=wall
         )
         self._chaos = chaos
+        self.tally.chaos = tuple(rule.fault.rule for rule in chaos.rules) if chaos is not None else ()
         self.prober = Prober(run, self._tools()) if probe else None
         self._resets = Resets(resets)
         self.matters = Matters(identities, self._begun, self.tally)

@@ -96,6 +96,8 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     stopped: list[str] = field(default_factory=list)
     injected: Counter[str] = field(default_factory=Counter)
+    chaos: tuple[str, ...] = ()  # the rules, as they were given
+    hits: Counter[str] = field(default_factory=Counter)  # by rule
     figures: Figures = field(default_factory=Figures)
 
     def judged(self, verdict: Mapping[str, Any]) -> None:
@@ -109,6 +111,7 @@ class Tally:
         env.errors += exchange.is_the_environments and exchange.response is not None and exchange.response.status >= 500
         if exchange.injected:
             self.injected[exchange.injected.split()[0]] += 1
+            self.hits.update(rule for rule in self.chaos if exchange.injected.endswith(f"(--chaos {rule!r})"))
         env.failed[exchange.outcome] += exchange.outcome in FAILURES
         self.lost += exchange.outcome is Outcome.LOST
         if exchange.is_the_environments:
@@ -158,6 +161,11 @@ class Tally:
     @property
     def rules_unused(self) -> list[str]:
         return [name for name in self.rule_names if not self.rules.get(name)]
+
+    @property
+    def chaos_unused(self) -> list[str]:
+        """The rules of `--chaos` that hit nothing."""
+        return [rule for rule in self.chaos if not self.hits[rule]]
 
     @property
     def unattributed(self) -> int:
@@ -228,6 +236,7 @@ class Tally:
             "verdicts": dict(self.verdicts),
             "stopped": list(self.stopped),
             "injected": dict(self.injected),
+            "chaos_unused": self.chaos_unused,
         }
 
 

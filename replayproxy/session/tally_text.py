@@ -52,10 +52,16 @@ def _env_lines(tally: Tally, given: Mapping[str, str], instances: Mapping[str, i
 
 
 def _injected_lines(tally: Tally) -> list[str]:
-    if not tally.injected:
-        return []
-    told = ", ".join(f"{kind} {n:,}" for kind, n in sorted(tally.injected.items()))
-    return [f"  injected by --chaos   {count(tally.injected.total(), 'fault')}: {told}"]
+    out = []
+    if tally.injected:
+        told = ", ".join(f"{kind} {n:,}" for kind, n in sorted(tally.injected.items()))
+        out.append(f"  injected by --chaos   {count(tally.injected.total(), 'fault')}: {told}")
+    if tally.chaos_unused:
+        none = "" if tally.injected else "NO FAULT INJECTED  "
+        rules = ", ".join(repr(rule) for rule in tally.chaos_unused[:SHOWN])
+        out.append(f"{none}--chaos hit nothing by {rules} -> look at its path (`*` is anything); only requests of an"
+                   " episode are hit (--episode NAME)")  # fmt: skip
+    return out
 
 
 def _verdict_lines(tally: Tally) -> list[str]:
@@ -153,6 +159,11 @@ def _fault_lines(tally: Tally) -> list[str]:
         out.append(
             f"LEFT THE PROXY? {count(tally.escaping, 'link')} in answers straight to the environment"
             " -> set its public URL, or --env NAME=URL,host=keep"
+        )
+    if tally.lost:
+        out.append(
+            f"LOST {count(tally.lost, 'exchange')} with a worker process that ended: whether and how they were answered"
+            f" is not known -> replayproxy show {tally.run}/EPISODE"
         )
     out += [f"RECORDER FAULT  {fault}" for fault in tally.faults[:SHOWN]]
     if not tally.attributed and tally.strays:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from replayproxy.core.chaos import Fault
 from replayproxy.core.values import Exchange, Outcome, Snapshot, SnapshotStatus, Times
 from replayproxy.session.tally import Histogram, Tally, added_ns
 from replayproxy.session.tally_text import lines, size_text, took
@@ -183,3 +184,22 @@ def test_quantiles_are_right_within_a_tenth() -> None:
 def test_sizes_and_times_read_well() -> None:
     assert [size_text(n) for n in (5, 2048, 3 << 20, 5 << 30)] == ["5 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"]
     assert [took(s) for s in (2.14, 61, 3600 * 3 + 125)] == ["2.1 s", "1 m 01 s", "3 h 02 m"]
+
+
+def test_what_was_lost_with_a_worker_is_told_and_makes_it_not_whole() -> None:
+    tally = whole()
+    tally.exchange(replace(exchange(status=None), outcome=Outcome.LOST), attributed=True)
+    assert "NOT WHOLE" in shown(tally)
+    assert "LOST 1 exchange with a worker process that ended" in shown(tally)
+    assert "LOST" not in shown(whole())
+
+
+def test_a_rule_of_chaos_that_hit_nothing_is_named() -> None:
+    tally = whole()
+    tally.chaos = ("reset 5%", "status 503 POST /deals/*")
+    assert "NO FAULT INJECTED" in shown(tally)
+    hit = Fault("status", 503, "status 503 POST /deals/*")
+    tally.exchange(replace(exchange(status=503), notes=(hit.note,)), attributed=True)
+    assert "NO FAULT" not in shown(tally)
+    assert "hit nothing by 'reset 5%' -> " in shown(tally)
+    assert tally.document()["chaos_unused"] == ["reset 5%"]
