@@ -24,6 +24,8 @@ from replayproxy.storage import Store, Writer, open_store
 SEAL_SECONDS = 5.5
 """From the first signal until nothing more is waited for; the rest of the 8 s is for seals and closing."""
 
+SAME_SECONDS = 0.2
+
 CHILD_SECONDS = 2.5
 
 type Told = tuple[Say, Say | None]
@@ -46,9 +48,14 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Signals:
-    """SIGINT and SIGTERM: the first is the normal end, the second gives up. `number`: the first, None as yet."""
+    """SIGINT and SIGTERM: the first is the normal end, the second gives up. `number`: the first, None as yet.
+
+    One that follows within `SAME_SECONDS` is the same once more: `timeout`, and whoever passes a terminal's Ctrl-C on,
+    signals the process and its group.
+    """
 
     number: int | None = None
+    began: float = 0.0
     came: asyncio.Event = field(default_factory=asyncio.Event)
     deadline: float | None = None
     twice: bool = False
@@ -67,11 +74,12 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def take(self, number: int) -> None:
+        now = asyncio.get_running_loop().time()
         if self.number is None:
-            self.number = number
-            self.deadline = asyncio.get_running_loop().time() + SEAL_SECONDS
+            self.number, self.began = number, now
+            self.deadline = now + SEAL_SECONDS
             self.came.set()
-        elif self.main is not None:
+        elif self.main is not None and now - self.began >= SAME_SECONDS:
             self.twice = True
             self.main.cancel()
 

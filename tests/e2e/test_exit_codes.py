@@ -196,8 +196,9 @@ def test_a_second_signal_is_130_with_its_document_and_its_summary_and_without_a_
     assert one_line(err)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_seals_and_the_code_tells_the_outcome(lab: Lab, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2)])
+def test_a_signal_seals_and_the_code_tells_the_outcome(lab: Lab, number: signal.Signals, times: int) -> None:
+    """Also where it comes twice at once: `timeout` signals the process, and then its group."""
     url = lab.toy()
     ready, summary = lab.path / "ready.json", lab.path / "summary.json"
     recorder = subprocess.Popen(
@@ -210,7 +211,9 @@ def test_a_signal_seals_and_the_code_tells_the_outcome(lab: Lab, number: signal.
     assert (ready.stat().st_mode & 0o777) == 0o600
     subprocess.run(ONE, env={**os.environ, "REPLAYPROXY_URL_APP": told["envs"]["app"]}, check=True)
     began = time.monotonic()
-    recorder.send_signal(number)
+    for _ in range(times):
+        recorder.send_signal(number)
+        time.sleep(0.01)
     _, err = recorder.communicate(timeout=20)
     assert time.monotonic() - began < 8
     assert recorder.returncode == 0, err

@@ -37,3 +37,18 @@ def test_no_byte_of_what_is_quoted_stays(lead, before, after, show) -> None:  # 
 )
 def test_a_message_that_quotes_nothing_stays(told: str) -> None:
     assert unquoted(told) == told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[Errno 111] Connect call failed ('127.0.0.1', 9)", "[Errno 111] no connection to 127.0.0.1 port 9"),
+        (
+            "Connect call failed ('::1', 9, 0, 0), Connect call failed ('127.0.0.1', 9)",
+            "no connection to ::1 port 9, no connection to 127.0.0.1 port 9",
+        ),
+        ("Connect call failed ('sk-live', 9)", "Connect call failed ((9 characters, not kept), 9)"),
+    ],
+)
+def test_the_address_that_could_not_be_reached_stays(said: str, told: str) -> None:
+    assert unquoted(said) == told
