@@ -63,9 +63,11 @@ def two_workers(folder: Path, rounds: int) -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each program (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3, help="of load in a turn (%(default)s)")
+    parser.add_argument(
+        "--large", action="store_true", help="a million exchanges for memory and opening, 200,000 for check"
+    )
     parser.add_argument("--page", type=Path, help="write performance.md, its rows and its plot into this folder")
     given = parser.parse_args()
     unknown = [group for group in given.groups if group not in GROUPS]
