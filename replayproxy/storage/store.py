@@ -67,11 +67,18 @@ def open_store(path: Path, *, create: bool = False) -> Store:
     UnknownAddress. A cut file, a newer format or damage at the root is StoreTrouble.
     """
     directory = Path(path)
-    if not (directory / DATA_FILE).exists():
+    if not _is_there(directory):
         if not create:
             raise UnknownAddress(f"there is no store at {directory}", hint="--store DIR, or record first")
         _make(directory)
     return Store(environment.acquire(directory.resolve(), create=create))
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        return (directory / DATA_FILE).exists()
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        raise WrongUsage(f"{directory} cannot be a store: {error.strerror}", hint="name another directory") from error
 
 
 def _make(directory: Path) -> None:
@@ -85,5 +92,5 @@ def _make(directory: Path) -> None:
         ignore = directory / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", "ascii")
-    except (NotADirectoryError, FileExistsError, PermissionError) as error:
-        raise WrongUsage(f"{directory} cannot hold a store: {error.strerror}", hint="another --store") from error
+    except OSError as error:  # a file in the way, no right, a name that is too long, a file system like /proc
+        raise WrongUsage(f"{directory} cannot hold a store: {error.strerror}", hint="name another directory") from error

@@ -74,6 +74,14 @@ def test_a_file_in_the_way_is_wrong_usage(tmp_path: Path) -> None:
         open_store(tmp_path / "s", create=True)
 
 
+@pytest.mark.parametrize("place", ["/proc/no-such-place", "/dev/null/s", "n" * 300])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_place_that_can_hold_no_store_is_wrong_usage(place: str, create: bool, tmp_path: Path) -> None:
+    with pytest.raises((WrongUsage, UnknownAddress)) as told:
+        open_store(tmp_path / place, create=create)
+    assert told.value.hint
+
+
 def test_opening_and_reading_changes_no_byte(tmp_path: Path) -> None:
     path = filled(tmp_path / "s")
     before = shot(path)
