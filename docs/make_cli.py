@@ -30,7 +30,9 @@ def page() -> str:
 
 
 def _help(command: click.Command, name: str) -> str:
-    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    # The names of the help option come down from the group, as they do when the program is called.
+    names = cli.context_settings["help_option_names"]
+    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100, help_option_names=names)
     return "```\n" + command.get_help(context).rstrip() + "\n```\n"
 
 

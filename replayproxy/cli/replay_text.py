@@ -62,7 +62,7 @@ def receipt_lines(receipt: Mapping[str, Any], code: int) -> list[str]:
     name = f"{receipt['run']}/{receipt['episode']}" if "episode" in receipt else receipt["run"]
     verdict = _verdict(receipt)
     contacted = f"the replay itself contacted the environment {count(receipt['upstream_contacts'], 'time')}"
-    lines = [f"{verdict}  {name}".ljust(WIDTH - len(contacted)) + contacted, *_numbers(receipt)]
+    lines = [f"{verdict}  {name}   ".ljust(WIDTH - len(contacted)) + contacted, *_numbers(receipt)]
     if "episodes" in receipt:
         lines += _episodes(receipt)
     if not receipt["credentials_compared"]:

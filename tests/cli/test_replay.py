@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -279,6 +280,12 @@ def test_what_cannot_be_judged_for_lack_of_answers_or_credentials_says_so() -> N
     told = "  credentials were recorded under another key: any would have matched"
     assert told not in receipt_lines(receipt, 3)
     assert receipt_lines(receipt | {"credentials_compared": False}, 3)[1:3].count(told) == 1
+
+
+def test_the_name_stands_apart_from_what_follows_it_however_long_the_verdict_is() -> None:
+    line = receipt_lines(episode_receipt(played(exchange("GET", "/a"), asks=[])), 3)[0]
+    verdict = "CANNOT BE JUDGED (nothing was asked for)"
+    assert re.fullmatch(rf"{re.escape(verdict)}  nightly/crm-7-a1 {{3,}}the replay itself contacted .*", line)
 
 
 @pytest.mark.parametrize(("words", "warned"), [((), True), (("--env", "app"), False)])

@@ -32,6 +32,15 @@ def test_the_command_line_page_is_what_help_says() -> None:
     assert done.returncode == 0, "run `make docs`"
 
 
+def test_every_option_of_the_command_line_page_is_one_of_the_program() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert page.count("\n  -h, --help ") == page.count("\n## ")
+    program = [sys.executable, "-m", "replayproxy"]
+    for words in ([], ["ls"], ["race"]):
+        told = subprocess.run([*program, *words, "-h"], capture_output=True, text=True, check=True).stdout
+        assert "\n  -h, --help " in told
+
+
 def test_the_matching_table_is_what_the_code_does() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "docs" / "make_matching.py"), "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0, "run `make docs`"
