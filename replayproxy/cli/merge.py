@@ -8,7 +8,7 @@ import click
 
 from replayproxy.cli.common import count, echo_json, json_option, safe
 from replayproxy.storage import open_store
-from replayproxy.storage.merging import Merged, Merger
+from replayproxy.storage.merging import Merged, merging
 
 
 @click.command(short_help="Take the runs of other stores into one.")
@@ -24,8 +24,7 @@ def command(directories: tuple[Path, ...], into: Path, as_json: bool) -> int:
     """
     sources = [open_store(path) for path in directories]
     try:
-        with open_store(into, create=True) as target:
-            merger = Merger(target)
+        with merging(into) as merger:
             for source in sources:
                 merger.take(source)
             merged = merger.publish()

@@ -173,6 +173,10 @@ class Intake:
         self._written(batch)
         self._let_go()
 
+    def give_up(self) -> None:
+        """Lets `gc` at what came in and was not published. Nothing may be put in afterwards."""
+        self._let_go()
+
 
 def _taken(what: str, name: str, hint: str) -> WrongUsage:
     return WrongUsage(f"{what} named {name!r} exists already", hint=hint)

@@ -6,12 +6,16 @@ called NAME@NODE. What is there already is left out, so a merge that is done aga
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from replayproxy.core.values import Episode, Event, Run
-from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress, WrongUsage
+from replayproxy.errors import DamagedRecord, Problem, StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.frame import Broken, open_blob, pressed
@@ -20,7 +24,7 @@ from replayproxy.storage.layout import u64
 from replayproxy.storage.reach import Reach
 from replayproxy.storage.reader import Reader
 from replayproxy.storage.scans import Chain, seal_trouble, under
-from replayproxy.storage.store import Store
+from replayproxy.storage.store import Store, open_store
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class Merger:
         """All of it is there, and on disk, when it returns."""
         self._intake.publish()
         return self.told
+
+    def give_up(self) -> None:
+        """What was taken and not published stays hidden, and is `gc`'s."""
+        self._intake.give_up()
 
     def _run(self, env: Environment, reader: Reader, run: Run) -> None:
         machine = reader.machine(run)
@@ -154,20 +162,65 @@ class Merger:
         trials = list(under(txn, env.dbs["trials"], u64(run.key))) if "trials" in env.dbs else []
         if check is None and not trials:
             return
+        judged = [("trials", u64(made.key) + key[8:], raw) for key, raw in trials]
+        if check is not None:
+            judged.insert(0, ("checks", u64(made.key), check))
         if not is_new or made.name != run.name:
-            self.told.left[f"the check of {made.name} (run `replayproxy check` again)"] += 1
+            if self._has(judged):
+                self.told.left["checks that are there already"] += 1
+            else:
+                self.told.left[f"the check of {made.name} (run `replayproxy check` again)"] += 1
             return
-        for db, key, raw in [
-            ("checks", u64(made.key), check),
-            *(("trials", u64(made.key) + k[8:], r) for k, r in trials),
-        ]:
-            if raw is not None:
-                try:
-                    reach.document(raw)
-                except Broken as broken:
-                    raise _damaged(env, f"what was judged of run {run.name}", broken) from broken
-                self._intake.put(db, key, raw)
-                self.told.count[db] += 1
+        for db, key, raw in judged:
+            try:
+                reach.document(raw)
+            except Broken as broken:
+                raise _damaged(env, f"what was judged of run {run.name}", broken) from broken
+            self._intake.put(db, key, raw)
+            self.told.count[db] += 1
+
+    def _has(self, records: Sequence[tuple[str, bytes, bytes]]) -> bool:
+        """Whether each of them lies in the store there, byte for byte."""
+        with self._into.reading() as txn:
+            return all(txn.get(key, db=self._into.dbs[db]) == raw for db, key, raw in records)
+
+
+@contextmanager
+def merging(into: Path) -> Iterator[Merger]:
+    """A merger into the store there, made where there is none. Of one that was made for a merge that is refused,
+    nothing stays."""
+    made = [place for place in (into, *into.parents) if _is_missing(place)]
+    try:
+        with open_store(into, create=True) as target:
+            merger = Merger(target)
+            try:
+                yield merger
+            finally:
+                merger.give_up()
+    except BaseException:
+        if made:
+            _unmake(into, made[1:])
+        raise
+
+
+def _is_missing(place: Path) -> bool:
+    try:
+        place.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
+
+
+def _unmake(directory: Path, parents: Sequence[Path]) -> None:
+    # Somebody else may have begun to record there meanwhile: then it stays.
+    with suppress(Problem, OSError), locks.alone(directory):
+        with open_store(directory) as store:
+            is_empty = not store.reader().runs()
+        if is_empty:
+            shutil.rmtree(directory)
+    for parent in parents:
+        with suppress(OSError):  # not empty
+            parent.rmdir()
 
 
 def _stored(env: Environment, txn: Any, run: Run) -> list[Episode]:

@@ -19,6 +19,8 @@ def test_it_says_what_it_took_and_what_the_store_there_holds(call: Call, recorde
     again = call("merge", str(recorded), "--into", str(into))
     assert again.code == 0
     assert again.text.startswith(f"{into}: took nothing new\n")
+    assert "left out: 1 x checks that are there already\n" in again.text
+    assert "again" not in again.text
     assert call("fsck", "--store", str(into)).code == 0
 
 
@@ -51,3 +53,21 @@ def test_what_cannot_be_merged_is_one_line(call: Call, recorded: Path, tmp_path:
         data.truncate(8192)
     assert call("merge", str(recorded), str(tmp_path / "cut"), "--into", str(tmp_path / "all")).code == 4
     assert not (tmp_path / "all").exists()
+
+
+def test_of_a_store_made_for_a_merge_that_is_refused_nothing_stays(call: Call, recorded: Path, tmp_path: Path) -> None:
+    with open_store(recorded) as store:
+        writer = store.writer()
+        told = call("merge", str(recorded), "--into", str(tmp_path / "new" / "all"))
+        writer.close()
+    assert (told.code, told.err.count("\n")) == (4, 1)
+    assert "is being written to" in told.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_store_that_was_there_stays_when_a_merge_is_refused(call: Call, recorded: Path, tmp_path: Path) -> None:
+    into = tmp_path / "all"
+    with open_store(into, create=True):
+        pass
+    assert call("merge", str(into), "--into", str(into)).code == 2
+    assert call("ls", "--store", str(into)).code == 0
