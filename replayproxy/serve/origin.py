@@ -23,7 +23,7 @@ from replayproxy.core.misses import no_episode_document
 from replayproxy.core.replayer import Grade, Serve
 from replayproxy.core.script import Heard
 from replayproxy.core.shown import json_bytes
-from replayproxy.core.values import Body
+from replayproxy.core.values import MAIN_LANE, Body
 from replayproxy.serve.bodies import EMPTY, read_body
 from replayproxy.serve.connection import connections
 from replayproxy.serve.discretion import Discretion
@@ -82,6 +82,7 @@ class Origin:
         self._now = now
         self._watch = watch or Watch()
         self._open: list[_Open] = []
+        self._told: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._giver = Giver(
             stage.reader, dialect=dialect, now=now, pace=pace, watch=self._watch, stopping=self._stopping
@@ -129,13 +130,30 @@ class Origin:
             one.listener.close()
             one.server.pre_shutdown()
         await asyncio.gather(*(one.server.shutdown(grace) for one in self._open))
+        await asyncio.gather(*self._told)
         self._open.clear()
 
     def _unreadable(self, door: Door | FrontDoor) -> None:
         reason = "a request that cannot be read as HTTP: answered 400"
         self._watch.miss(no_episode_document(self.stage.run.name, "(unreadable)", reason, ""))
         name = door.port_episode if isinstance(door, Door) else None
-        scene = self.stage.scene_now(name) if name else None
+        if name is None:
+            self.stage.stray("(unreadable)", reason)
+        elif (scene := self.stage.scene_now(name)) is not None:
+            scene.replayer.unreadable(reason, self._now())
+        else:
+            task = asyncio.ensure_future(self._unreadable_there(name, reason))
+            self._told.add(task)
+            task.add_done_callback(self._told.discard)
+
+    async def _unreadable_there(self, name: str, reason: str) -> None:
+        """It counts for the episode whose port it came to, also while that is not in memory."""
+        try:
+            scene = None if self.stage.why_not(name, MAIN_LANE) else await self.stage.scene(name)
+        except Exception as error:
+            self.stage.faults.append(f"{type(error).__name__}: {self._discreet.redactor.text(str(error))}")
+            self._watch.fault("(unreadable)", error)
+            return
         if scene is None:
             self.stage.stray("(unreadable)", reason)
         else:

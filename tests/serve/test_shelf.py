@@ -134,3 +134,19 @@ async def test_many_at_once_ask_for_episodes_that_push_each_other_out(store: Sto
         assert on.receipt()["reproduced"]
         assert on.faults == []
     assert set_aside
+
+
+async def test_an_unreadable_request_to_an_episode_s_own_port_counts_for_it_while_it_is_aside(
+    store: Store, set_aside: list[str]
+) -> None:
+    run = record(store, {"e": [exchange("GET", "/x")], "other": [exchange("GET", "/x")]})
+    async with staged(store, run, sole=None, port_episode="e", shelf=Shelf(enough=0, most=0)) as on:
+        await on.get("/x")
+        await on.stage.scene("other")
+        assert set_aside == ["e"]
+        assert b" 400 " in (await on.call(b"\x16\x03\x01 none\r\n\r\n"))[:13]
+        await on.origin.stop(grace=0.2)
+        receipt = on.stage.receipt_of("e")
+        assert receipt is not None
+        assert (receipt["missed"], receipt["reproduced"]) == (1, False)
+        assert on.receipt()["unattributed"] == []
