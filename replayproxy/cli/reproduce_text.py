@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from replayproxy.cli.common import safe
+from replayproxy.cli.common import beside, safe
 from replayproxy.session.reproduce import Reproduced
 
 _BETWEEN = {
@@ -24,7 +24,7 @@ def text(label: str, one: Reproduced) -> Iterator[str]:
     yield from _exchanges(finding)
     yield from _evidence(came.evidence)
     for reason in came.reasons:
-        yield f"  because    {safe(reason)}"
+        yield from beside(["  because  "], [safe(reason)])
     for before in one.before:
         yield f"  kept       the state found is {safe(before)}"
     if one.unsaved and came.n:

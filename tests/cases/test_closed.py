@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from replayproxy.core.values import EpisodeState
+from replayproxy.serve.express import Express
 from replayproxy.session.recording import Recording
 from replayproxy.storage import Reader, Store
 from tests.cases.lab import OK, get, recording, replaying, talker
@@ -19,6 +21,13 @@ REPLAY_STEPS = [
     "replayproxy.serve.scene.Stage.why_not",
     "replayproxy.serve.playing.Player.play",
     "replayproxy.serve.origin.is_marked",
+]
+EXPRESS_STEPS = [
+    "replayproxy.serve.express.Express.answer",
+    "replayproxy.serve.express.is_marked",
+    "replayproxy.serve.scene.Scene.at_once",
+    "replayproxy.core.replayer.Replayer.plain",
+    "replayproxy.core.replayer.Replayer.give",
 ]
 RECORDER_STEPS = ["arrive", "before_forward", "hold", "finished", "event", "sink", "live_of"]
 
@@ -33,6 +42,7 @@ async def test_a_replay_that_fails_inside_answers_locally_and_the_environment_is
     store: Store, monkeypatch: pytest.MonkeyPatch, step: str, method: bytes
 ) -> None:
     request = get("/step", b"Content-Length: 0", method=method)
+    monkeypatch.setattr(Express, "answer", lambda self, message: None)  # the short way has steps of its own: below
     async with recording(store, says(OK)) as on:
         port = on.environment.port
         assert await on.ask(request) == OK
@@ -52,6 +62,29 @@ async def test_a_replay_that_fails_inside_answers_locally_and_the_environment_is
         assert b"\r\nReplay-Local: fault" in answer
         assert receipt["reproduced"] is False
         assert receipt["faults"]
+        assert live.connections == 0
+    finally:
+        await live.stop()
+
+
+@pytest.mark.parametrize("step", EXPRESS_STEPS)
+async def test_a_short_way_that_fails_is_no_way_and_the_answer_comes_by_the_long_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async with recording(store, says(OK)) as on:
+        port = on.environment.port
+        assert await on.ask(get("/step")) == OK
+    live = Environment(says(OK))
+    live.port = port
+    await live.start(reuse_address=True)
+    try:
+        monkeypatch.setattr(step, failing := Mock(side_effect=ZeroDivisionError("planted")))
+        async with replaying(store, "e") as origin:
+            agent = await talker(origin.ports["app"])
+            assert await agent.ask(get("/step")) == OK
+            agent.close()
+            assert origin.receipt()["reproduced"] is True
+        assert failing.called
         assert live.connections == 0
     finally:
         await live.stop()
