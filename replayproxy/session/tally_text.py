@@ -104,7 +104,7 @@ def _unrecorded_lines(tally: Tally, upstreams: Mapping[str, str]) -> list[str]:
         )
     if tally.passed:
         hosts = ", ".join(f"{host} {n:,}" for host, n in tally.passed.most_common(SHOWN))
-        out.append(f"passed      {count(tally.passed.total(), 'request or tunnel')} unrecorded, by --pass: {hosts}")
+        out.append(f"passed      {tally.passed.total():,} unrecorded (requests and tunnels), by --pass: {hosts}")
     if tally.attributed and tally.empty:
         names = ", ".join([*tally.empty[:3], *([".."] if len(tally.empty) > 3 else [])])
         out.append(

@@ -203,3 +203,10 @@ def test_a_rule_of_chaos_that_hit_nothing_is_named() -> None:
     assert "NO FAULT" not in shown(tally)
     assert "hit nothing by 'reset 5%' -> " in shown(tally)
     assert tally.document()["chaos_unused"] == ["reset 5%"]
+
+
+def test_what_passed_is_told_with_its_number_and_hosts() -> None:
+    tally = Tally(run="r")
+    tally.passed.update({"h:443": 7, "g:80": 1})
+    told = lines(tally, seconds=1, upstreams={}, instances={}, store="s", size=1)
+    assert "passed      8 unrecorded (requests and tunnels), by --pass: h:443 7, g:80 1" in told
