@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, stores_option
+from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, share, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.core.annotation import said, value_of
 from replayproxy.errors import WrongUsage
@@ -34,7 +34,7 @@ SHOWN = 10
               help="What is said of the episode, and the field of the line with its value (repeatable): "
                    "reward=reward.total, meta.step=step. Members: reward, outcome, task, seed, attempt, group, "
                    "meta.NAME. Default: reward=reward.")  # fmt: skip
-@click.option("--max-unmatched", type=click.FloatRange(0, 1), default=None, metavar="SHARE",
+@click.option("--max-unmatched", type=share, default=None, metavar="SHARE",
               help="More lines than this are not of one sealed episode: exit 3, nothing is written. "
                    "Default: 0.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Tell what would be changed, and change nothing.")

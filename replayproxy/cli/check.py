@@ -15,7 +15,7 @@ import click
 from replayproxy.cli.check_junit import junit_xml
 from replayproxy.cli.check_md import markdown
 from replayproxy.cli.check_text import NEXT, text
-from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, stores_option
+from replayproxy.cli.common import config_option, count, echo_json, json_option, open_reader, safe, share, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.core.rules import parse_rules
 from replayproxy.errors import WrongUsage, worst
@@ -34,7 +34,7 @@ PROPOSED = (NEXT, f"{'':8}replayproxy ")
 @click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS..")
 @click.option("--fail-on", "grades", default=None, metavar="GRADE,..|none",
               help="Grades that make it fail. Default: proven,confirmed.")  # fmt: skip
-@click.option("--max-failure-rate", "budget", type=click.FloatRange(0, 1), default=None, metavar="SHARE",
+@click.option("--max-failure-rate", "budget", type=share, default=None, metavar="SHARE",
               help="Share of episodes that may be poisoned or lost. Default: 0.05.")  # fmt: skip
 @click.option("--require", "kinds", default=None, metavar="KIND,..",
               help="Kinds that must have been looked for in every episode.")  # fmt: skip

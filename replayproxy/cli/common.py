@@ -22,7 +22,7 @@ from replayproxy.storage import default_path
 
 __all__ = [
     "beside", "columns", "config_option", "count", "echo_json", "json_bytes", "json_option", "one_store", "open_reader",
-    "safe", "settle", "store_option", "store_paths", "stores_option",
+    "safe", "settle", "share", "store_option", "store_paths", "stores_option",
 ]  # fmt: skip
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -59,6 +59,18 @@ json_option: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout; everything else on stderr."
 )
 """Gives the parameter `as_json`."""
+
+
+def share(text: str) -> float:
+    """The type of an option that takes a share of all, from 0 to 1."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise click.BadParameter(f"{text!r} is no share from 0 to 1, such as 0.2 for 20 %.")
+    return found
+
 
 config_option: Decorator = click.option(
     "--config", "config", type=click.Path(path_type=Path), metavar="FILE",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, stores_option
+from replayproxy.cli.common import config_option, echo_json, json_option, open_reader, safe, share, stores_option
 from replayproxy.cli.hints import runnable
 from replayproxy.cli.mask_text import document, list_document, list_text, text
 from replayproxy.core.rules import parse_rules
@@ -43,9 +43,9 @@ from replayproxy.session.silences import silences
 @click.option("--how", type=click.Choice([one.value for one in How]), default=None,
               help="annotate (default): mask_sample and the reasons are added to every line, the rest of it stays "
                    "byte for byte; drop: masked lines are left out; list: nothing is written.")  # fmt: skip
-@click.option("--max-masked", type=click.FloatRange(0, 1), default=None, metavar="SHARE",
+@click.option("--max-masked", type=share, default=None, metavar="SHARE",
               help="More of the lines than this: exit 1, nothing is written. Default: 0.2.")  # fmt: skip
-@click.option("--max-unmatched", type=click.FloatRange(0, 1), default=None, metavar="SHARE",
+@click.option("--max-unmatched", type=share, default=None, metavar="SHARE",
               help="More lines than this are not of one episode: exit 3, nothing is written. Default: 0.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), default=None, metavar="PATH",
               help="Where it is written, whole or not at all; - is stdout. Default: NAME.masked.jsonl beside the "

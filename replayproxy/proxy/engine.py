@@ -23,7 +23,7 @@ from replayproxy.proxy.accepting import NEVER, accept, close, close_all
 from replayproxy.proxy.ca import Authority
 from replayproxy.proxy.dispatch import BareMaster
 from replayproxy.proxy.forward import ForwardOptions
-from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, bind, bound_address, listener_for
+from replayproxy.proxy.listeners import DYNAMIC, EnvOptions, Listener, asked_by, bind, bound_address, listener_for
 from replayproxy.proxy.live import Clock
 from replayproxy.proxy.reception import Reception
 from replayproxy.proxy.record_addon import RecordAddon
@@ -108,7 +108,7 @@ class ProxyEngine:
         Raises WorldTrouble when the address is taken or not this machine's, WrongUsage for an upstream that is none.
         """
         parsed(upstream)  # before a port is taken
-        sock = bind(host, port)
+        sock = bind(host, port, option=asked_by(env))
         return await self.adopt(sock, env, upstream, port_episode=port_episode, advertise=advertise, options=options)
 
     async def adopt(
@@ -142,7 +142,7 @@ class ProxyEngine:
 
     async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
         """A forward proxy, for plain HTTP and CONNECT; at most one. Accepts when it returns. Raises WorldTrouble."""
-        return await self.adopt_forward(bind(host, port), options)
+        return await self.adopt_forward(bind(host, port, option="--forward"), options)
 
     async def adopt_forward(self, sock: socket.socket, options: ForwardOptions) -> Listener:
         """The same on a socket that is bound already."""

@@ -23,7 +23,7 @@ from replayproxy.proxy.engine import LONGEST_STOP, parsed
 from replayproxy.proxy.forward import ForwardOptions
 from replayproxy.proxy.frames import Channel, Message, Word
 from replayproxy.proxy.link import Desk, Link
-from replayproxy.proxy.listeners import EnvOptions, Listener, bind, bound_address, listener_for
+from replayproxy.proxy.listeners import EnvOptions, Listener, asked_by, bind, bound_address, listener_for
 from replayproxy.proxy.naming import told_options
 from replayproxy.proxy.scribe import Ticket
 
@@ -241,7 +241,7 @@ class Fleet:
     ) -> Listener:
         """As `ProxyEngine.listen`: every worker accepts when it returns."""
         target = parsed(upstream)
-        sock = bind(host, port)
+        sock = bind(host, port, option=asked_by(env))
         sock.listen(BACKLOG)
         wired = options or EnvOptions()
         listener = listener_for(
@@ -252,7 +252,7 @@ class Fleet:
 
     async def listen_forward(self, options: ForwardOptions, *, host: str = "127.0.0.1", port: int = 0) -> Listener:
         """As `ProxyEngine.listen_forward`. What an origin is called, and how it is verified, stays known here alone."""
-        sock = bind(host, port)
+        sock = bind(host, port, option="--forward")
         sock.listen(BACKLOG)
         listener = listener_for("", "", None, bound_address(sock), port_episode=None, advertise=None, options=None)
         self._forward = options

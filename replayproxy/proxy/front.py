@@ -129,7 +129,7 @@ class Front:
         self, options: ForwardOptions, *, host: str, port: int, avoid: Container[int] = ()
     ) -> Listener:
         """Accepts when it returns, at a port that is none of `avoid` unless it was asked for. Raises WorldTrouble."""
-        sock = bind(host, port, avoid=avoid)
+        sock = bind(host, port, avoid=avoid, option="--forward")
         bound = bound_address(sock)
         listener = listener_for("", "", None, bound, port_episode=None, advertise=None, options=None)
         self._reception.forward.listens(listener.url, options)

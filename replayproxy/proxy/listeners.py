@@ -49,20 +49,20 @@ class Listener:
         return f"{self.origin}/rp/{encoded_name}{self.url.removeprefix(self.origin)}"
 
 
-def bind(host: str, port: int, *, avoid: Container[int] = ()) -> socket.socket:
+def bind(host: str, port: int, *, avoid: Container[int] = (), option: str = "") -> socket.socket:
     """A socket of our own for one listener; port 0 lets the system choose, without a gap in which it could be taken,
     any port but those to `avoid`.
 
-    Raises WorldTrouble.
+    Raises WorldTrouble, which names the option that asked for the port.
     """
-    sock = _bound(host, port)
+    sock = _bound(host, port, option)
     while not port and bound_address(sock)[1] in avoid:
         sock.close()
-        sock = _bound(host, port)  # the system chooses at random
+        sock = _bound(host, port, option)  # the system chooses at random
     return sock
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, option: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With protocol 0 asyncio does not know the socket for TCP and leaves Nagle's algorithm on: 44 ms per answer.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -74,10 +74,16 @@ def _bound(host: str, port: int) -> socket.socket:
         sock.close()
         where = authority(host, port)
         if error.errno == errno.EADDRINUSE:
-            raise WorldTrouble(f"port taken: {where}", hint="choose another port, or none for a free one") from None
+            wanted = f"another port for {option}" if option else "another port"
+            raise WorldTrouble(f"port taken: {where}", hint=f"choose {wanted}, or none for a free one") from None
         reason = error.strerror or str(error)
         raise WorldTrouble(f"cannot listen on {where}: {reason}", hint="choose another address") from None
     return sock
+
+
+def asked_by(env: str) -> str:
+    """The words by which a user gives an environment's listener its port."""
+    return f"listen= of --env {env}"
 
 
 def bound_address(sock: socket.socket) -> tuple[str, int]:

@@ -72,9 +72,9 @@ def replaceable(path: Path) -> None:
         raise WrongUsage(f"{path} cannot be written: it is a directory", hint="name a file")
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():
-        raise WrongUsage(f"{path} cannot be written: there is no directory {folder}")
+        raise WrongUsage(f"{path} cannot be written: there is no directory {folder}", hint="make it first")
     if not is_special(path) and not os.access(folder, os.W_OK | os.X_OK):
-        raise WrongUsage(f"{path} cannot be written: {folder} cannot be written to")
+        raise WrongUsage(f"{path} cannot be written: {folder} cannot be written to", hint="name another place")
 
 
 def is_special(path: Path) -> bool:

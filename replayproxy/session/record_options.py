@@ -129,7 +129,7 @@ def parse(
         meta={**config.meta, **wiring.parse_meta(flags["meta"])},
         idle=wiring.seconds(str(config.value("idle", flags["idle"], "10m")), "--idle"),
         undeclared=_choice("undeclared", config.value("undeclared", flags["undeclared"]), ("accept", "refuse", None)),
-        listen=config.value("listen", flags["listen"]),
+        listen=wiring.listen_host(config.value("listen", flags["listen"])),
         control_host=control_host,
         control_port=control_port,
         advertised=advertised,
@@ -241,7 +241,7 @@ def writable_path(path: Path, option: str) -> Path:
     try:
         replaceable(path)
     except WrongUsage as wrong:
-        raise WrongUsage(f"{option} {wrong.what}") from None
+        raise WrongUsage(f"{option} {wrong.what}", hint=wrong.hint) from None
     return path
 
 

@@ -185,7 +185,7 @@ class Recorder:
 
     async def _start_control(self) -> None:
         options = self.options
-        listening = bind(options.control_host, options.control_port)
+        listening = bind(options.control_host, options.control_port, option="--control")
         listening.listen(256)
         host, port = bound_address(listening)
         shown = options.advertised or ("127.0.0.1" if is_wildcard(host) else host)

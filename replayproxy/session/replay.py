@@ -216,7 +216,9 @@ class _House:
             self._front = ReplayFront(self._stage, self._origin, self._watch, self._options, self._guard or Guard())
             await self._front.start()
         await self._addresses.start()
-        sock = bind(self._options.control_host, self._options.control_port, avoid=self._recorded_ports)
+        sock = bind(
+            self._options.control_host, self._options.control_port, avoid=self._recorded_ports, option="--control"
+        )
         self.control_url = f"http://{authority(*bound_address(sock))}"
         desk = ReplayDesk(self._stage, self._addresses, self._doors, url_style=self._stage.run.url_style)
         hosts = frozenset({self._options.control_host})

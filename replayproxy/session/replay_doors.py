@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
-from replayproxy.proxy.listeners import EnvOptions, Listener, bind, bound_address, listener_for
+from replayproxy.proxy.listeners import EnvOptions, Listener, asked_by, bind, bound_address, listener_for
 from replayproxy.proxy.routes import parse_upstream
 from replayproxy.serve.doors import Door
 from replayproxy.serve.origin import Origin
@@ -38,7 +38,7 @@ class Doors:
     ) -> Listener:
         """Accepts when it returns. Of `upstream` only the path is used. Raises WorldTrouble."""
         target = None if upstream == DYNAMIC or not upstream else parse_upstream(upstream)
-        bound = bind(host, port, avoid=self._avoid)
+        bound = bind(host, port, avoid=self._avoid, option=asked_by(env))
         listener = listener_for(
             env, upstream, target, bound_address(bound),
             port_episode=port_episode, advertise=advertise, options=options,

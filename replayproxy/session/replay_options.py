@@ -67,7 +67,7 @@ def parse(flags: Mapping[str, Any], config: Config, *, environ: Mapping[str, str
         order=Order(order),
         stop_on_miss=on_miss == "stop",
         envs=_envs(flags["env"]),
-        listen=config.value("listen", flags["listen"]),
+        listen=wiring.listen_host(config.value("listen", flags["listen"])),
         control_host=host,
         control_port=port,
         token=token,

@@ -94,7 +94,7 @@ def opened(path: Path) -> BinaryIO:
             raise WrongUsage(f"{path} is no file but a pipe or a device", hint="write the rollouts to a file first")
         return path.open("rb", buffering=1 << 20)
     except OSError as error:
-        raise WrongUsage(f"{path} cannot be read: {error.strerror}") from None
+        raise WrongUsage(f"{path} cannot be read: {error.strerror}", hint="name the file of rollouts") from None
 
 
 # Fields

@@ -212,6 +212,24 @@ def hostport(text: str, where: str, default: str | None = None) -> tuple[str | N
     return (host.removeprefix("[").removesuffix("]") or default), int(port)
 
 
+def listen_host(text: str | None) -> str | None:
+    """The host of `--listen`: a name or an address, an IPv6 one in brackets or not, and no port."""
+    host = (text or "").removeprefix("[").removesuffix("]")
+    if ":" in host and not _is_ipv6(host):
+        raise WrongUsage(
+            f"--listen {text!r} is no host", hint="--listen HOST; a port goes into --env NAME=URL,listen=HOST:PORT"
+        )
+    return host or None
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_reset(name: str, rest: str, envs: Sequence[EnvSpec]) -> Reset:
     """`NAME="METHOD URL [BODY]"`."""
     if name not in {env.name for env in envs}:
@@ -263,7 +281,7 @@ def parse_meta(texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise WrongUsage(f"--meta {text!r}: it takes K=V")
+            raise WrongUsage(f"--meta {text!r}: it takes K=V", hint="--meta step=400")
         meta[key] = int(value) if _INTEGER.match(value) else value
     return meta
 

@@ -57,9 +57,17 @@ def _recorded(reader: Lookup, address: Address) -> Resolved:
     episode = reader.episode(run, address.episode)
     count = reader.count(episode)
     if address.seq is not None and address.seq > count:
-        raise UnknownAddress(f"no exchange {address.seq} in {run.name}/{episode.name}: it has {count}")
-    if address.snapshot is not None and not any(s.n == address.snapshot for s in reader.snapshots(episode)):
-        raise UnknownAddress(f"no snapshot s{address.snapshot} in {run.name}/{episode.name}")
+        raise UnknownAddress(
+            f"no exchange {address.seq} in {run.name}/{episode.name}: it has {count}",
+            hint=f"name one from #1 to #{count}" if count else "name another episode",
+        )
+    if address.snapshot is not None:
+        there = [snapshot.n for snapshot in reader.snapshots(episode)]
+        if address.snapshot not in there:
+            raise UnknownAddress(
+                f"no snapshot s{address.snapshot} in {run.name}/{episode.name}: it has {len(there)}",
+                hint=f"name one from s{min(there)} to s{max(there)}" if there else "name another episode",
+            )
     return Resolved(text=address.text, run=run, episode=episode, seq=address.seq, snapshot=address.snapshot)
 
 

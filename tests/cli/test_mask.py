@@ -291,3 +291,20 @@ def test_names_that_cannot_be(call: Call, shop: Path) -> None:
     assert call("mask", "mixed", ".", *ON).code == 2
     assert call("mask", "mixed", path, *ON, "--out", "x" * 300).code == 2
     assert call("mask", "mixed", path, *ON, "--out", "x" * 255).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("missing.jsonl",), "missing.jsonl cannot be read: No such file or directory -> name the file of rollouts"),
+        (("--max-masked", "100%"), "'--max-masked': '100%' is no share from 0 to 1, such as 0.2 for 20 %."),
+        (("--max-masked", "nan"), "'nan' is no share from 0 to 1"),
+        (("--max-unmatched", "1.5"), "'1.5' is no share from 0 to 1"),
+    ],
+)
+def test_a_file_that_is_missing_and_a_share_that_is_none_are_one_line(
+    call: Call, recorded: Path, words: tuple[str, ...], told: str
+) -> None:
+    said = call("mask", "nightly", *words)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert told in said.err

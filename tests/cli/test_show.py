@@ -227,3 +227,19 @@ def test_what_is_not_there_is_one_line_and_exit_2(call: Call, recorded: Path, ar
     assert told.code == 2
     assert said in told.err
     assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("nightly/a#99", "it has 5 -> name one from #1 to #5"),
+        ("nightly/b#1", "it has 0 -> name another episode"),
+        ("nightly/a/s9", "it has 3 -> name one from s0 to s2"),
+    ],
+)
+def test_what_an_episode_does_not_have_is_told_with_what_it_has(
+    call: Call, recorded: Path, address: str, hint: str
+) -> None:
+    told = call("show", address)
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert hint in told.err

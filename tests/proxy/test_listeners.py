@@ -24,6 +24,8 @@ def test_a_taken_port_is_named() -> None:
         sock.listen()
         with pytest.raises(WorldTrouble, match="port taken") as caught:
             bind("127.0.0.1", bound_address(sock)[1])
+        with pytest.raises(WorldTrouble, match="choose another port for --control, or none for a free one"):
+            bind("127.0.0.1", bound_address(sock)[1], option="--control")
     assert "another port" in str(caught.value)
 
 

@@ -174,8 +174,9 @@ async def test_a_taken_port_is_refused_and_the_run_s_name_stays_free(world: Any,
             blocked = replace(made, envs=(replace(made.envs[0], port=port),))
         else:
             blocked = replace(made, control_port=port)
-        with pytest.raises(WorldTrouble, match=f"port taken: 127.0.0.1:{port}"):
+        with pytest.raises(WorldTrouble, match=f"port taken: 127.0.0.1:{port}") as told:
             await run(blocked)
+        assert ("--control" if what == "control" else f"listen= of --env {made.envs[0].name}") in told.value.hint
     recorded, _ = await run(made, "get(URL)")
     assert recorded.exit == 0
 

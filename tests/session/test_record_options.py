@@ -83,7 +83,10 @@ def test_flags_beat_the_file_and_the_file_beats_the_default() -> None:
         ({"upstream_connect": "soon"}, "--upstream-connect"),
         ({"upstream_idle": "-1"}, "--upstream-idle"),
         ({"control": "x"}, "--control: 'x' is no [HOST:]PORT"),
-        ({"ready_file": "/nowhere/x.json"}, "there is no directory /nowhere"),
+        ({"ready_file": "/nowhere/x.json"}, "there is no directory /nowhere -> make it first"),
+        ({"listen": "127.0.0.9:x"}, "--listen '127.0.0.9:x' is no host -> --listen HOST; a port goes into --env"),
+        ({"listen": "127.0.0.9:8100"}, "is no host"),
+        ({"meta": ("foo",)}, "--meta 'foo': it takes K=V -> --meta step=400"),
         ({"ready_file": "/tmp"}, "it is a directory"),
         ({"allow_upstream": ("10.0.0.0/99",)}, "--allow-upstream"),
     ],
@@ -93,6 +96,13 @@ def test_what_is_wrong_is_refused_in_one_line(flags: dict[str, Any], says: str) 
         options(**flags)
     assert says in str(wrong.value)
     assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "host"), [(None, None), ("0.0.0.0", "0.0.0.0"), ("::1", "::1"), ("[::1]", "::1"), ("here", "here")]
+)
+def test_listen_takes_a_name_or_an_address(given: str | None, host: str | None) -> None:
+    assert options(listen=given).listen == host
 
 
 def test_the_forward_proxy_comes_from_flags_or_file_and_needs_no_environment() -> None:
