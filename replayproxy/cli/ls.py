@@ -38,7 +38,7 @@ def command(
         if run is None or runs is not None:
             if asked := next((name for name, text in (("where", where), ("sort", sort), ("by", by)) if text), None):
                 raise WrongUsage(f"--{asked} is about episodes: name a run", hint=f"replayproxy ls RUN --{asked} ..")
-            lines = [run_line(reader, one) for reader, one in runs or ()]
+            lines = [run_line(reader, one, opened.place(reader)) for reader, one in runs or ()]
             if as_json:
                 echo_json({"runs": [line.to_json() for line in lines]})
             else:

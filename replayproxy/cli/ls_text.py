@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,10 +22,11 @@ MOST_VALUES = 3
 
 
 def runs_text(lines: list[RunLine]) -> list[str]:
-    """The table of runs."""
+    """The table of runs; of several stores, with the one to name for each."""
     if not lines:
         return ["no runs        next: replayproxy record --env NAME=URL -- COMMAND"]
-    rows = [("RUN", "EPISODES", "EXCHANGES", "STATE", "VERDICTS", "OPENED")]
+    several = len({line.store for line in lines}) > 1
+    rows = [("RUN", "EPISODES", "EXCHANGES", "STATE", "VERDICTS", "OPENED", *(("STORE",) if several else ()))]
     for line in lines:
         total = sum(line.states.values())
         rows.append(
@@ -35,9 +37,11 @@ def runs_text(lines: list[RunLine]) -> list[str]:
                 _states(line.states) + (f", {line.unattributed:,} unattributed" if line.unattributed else ""),
                 _verdicts(line.verdicts) or "-",
                 f"{moment(line.run.opened_wall)} ({ago(line.run.opened_wall)})",
+                *((shlex.quote(safe(line.store)),) if several else ()),
             )
         )
-    return [*columns(rows, right=(1, 2)), f"{count(len(lines), 'run')}        next: replayproxy ls RUN"]
+    which = "--store STORE RUN" if several else "RUN"
+    return [*columns(rows, right=(1, 2)), f"{count(len(lines), 'run')}        next: replayproxy ls {which}"]
 
 
 def _states(states: Any) -> str:

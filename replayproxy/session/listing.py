@@ -20,7 +20,7 @@ READ_AT_MOST = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """One run of the list."""
+    """One run of the list. `store`: the one that holds it, as it was named."""
 
     run: Run
     states: Mapping[str, int]
@@ -28,6 +28,7 @@ class RunLine:
     unattributed: int
     verdicts: Mapping[str, int]
     node: str = ""
+    store: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,6 +41,7 @@ class RunLine:
             "origin": self.run.origin,
             "opened_wall": self.run.opened_wall,
             "node": self.node or None,
+            "store": self.store or None,
         }
 
 
@@ -148,7 +150,7 @@ class Listing:
         }
 
 
-def run_line(reader: Reader, run: Run) -> RunLine:
+def run_line(reader: Reader, run: Run, store: str = "") -> RunLine:
     episodes = reader.episodes(run)
     judged = verdicts(reader, run)
     states = Counter(str(episode.state) for episode in episodes)
@@ -160,6 +162,7 @@ def run_line(reader: Reader, run: Run) -> RunLine:
         unattributed=unattributed(reader, run),
         verdicts=Counter(judged.get(episode.name, "unknown") for episode in episodes) if judged else {},
         node=machine.name if machine else "",
+        store=store,
     )
 
 

@@ -40,20 +40,29 @@ class Stores:
     def __init__(self, readers: Sequence[Reader] = (), *, paths: Sequence[Path] = (), skew_ns: int = SKEW_NS) -> None:
         self._readers, self._paths = tuple(readers), tuple(paths)
         self._skew_ns = skew_ns
+        self._named: dict[int, Path] = {}
         self._archives: dict[str, Reader] = {}
         self._opened = ExitStack()
 
     @property
     def readers(self) -> tuple[Reader, ...]:
         if not self._readers:
-            opened = [self._opened.enter_context(open_store(path)) for path in self._paths]
+            opened = [(path, self._opened.enter_context(open_store(path))) for path in self._paths]
             # Two names of one directory are one store.
-            self._readers = tuple({id(store.env): store.reader() for store in opened}.values())
+            made: dict[int, tuple[Path, Reader]] = {}
+            for path, store in opened:
+                made.setdefault(id(store.env), (path, store.reader()))
+            self._readers = tuple(reader for _, reader in made.values())
+            self._named = {id(reader): path for path, reader in made.values()}
         return self._readers
 
     @property
     def reader(self) -> Reader:
         return self.readers[0]
+
+    def place(self, reader: Reader) -> str:
+        """The store of a reader as it was named; empty for an archive's."""
+        return str(self._named.get(id(reader), ""))
 
     def close(self) -> None:
         self._opened.close()

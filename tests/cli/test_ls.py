@@ -86,6 +86,24 @@ def test_several_stores_are_read_together(call: Call, recorded: Path, tmp_path: 
     assert "in 2 of the stores" in told.err
 
 
+def test_of_several_stores_each_run_is_listed_with_its_own(
+    call: Call, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "an other", create=True) as other:
+        writer = other.writer()
+        writer.open_run(run("older", opened_wall=2))
+        writer.close()
+    monkeypatch.chdir(tmp_path)
+    both = ("--store", "store", "--store", "an other", "--store", str(recorded))  # a store that is named twice is one
+    head, first, second, nightly, last = call("ls", *both).text.splitlines()
+    assert head.endswith("  STORE")
+    assert [line.partition(") ")[2].strip() for line in (first, second, nightly)] == ["store", "'an other'", "store"]
+    assert last == "3 runs        next: replayproxy ls --store STORE RUN"
+    assert [one["store"] for one in call("ls", *both, "--json").json["runs"]] == ["store", "an other", "store"]
+    assert call("ls", "--store", "an other", "older").code == 0
+    assert "STORE" not in call("ls", "--store", "an other").text
+
+
 def test_an_empty_store_says_what_to_do(call: Call, tmp_path: Path) -> None:
     open_store(tmp_path / "s", create=True).close()
     told = call("ls", "--store", str(tmp_path / "s"))
