@@ -230,8 +230,8 @@ async def test_no_listener_of_ours_takes_the_port_that_an_environment_had(
     free = listeners._bound
     chosen = cycle([*(int(url.rpartition(":")[2]) for url in (plain, secure)), 0])
 
-    def theirs_first(host: str, port: int) -> socket.socket:
-        return free(host, port or next(chosen))
+    def theirs_first(host: str, port: int, option: str) -> socket.socket:
+        return free(host, port or next(chosen), option)
 
     monkeypatch.setattr(listeners, "_bound", theirs_first)
     came = await lab.replay(f"set -e; curl -sSf {plain}/a; curl -sSf {secure}/b")
