@@ -72,6 +72,10 @@ class Signals:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+            if self.number is not None and loop.time() - self.began < SAME_SECONDS:
+                # All was sealed that fast, and the same signal may still be on its way. (Python itself takes a handler
+                # of its own away when it ends, but leaves one that is ignored.)
+                signal.signal(self.number, signal.SIG_IGN)
 
     def take(self, number: int) -> None:
         now = asyncio.get_running_loop().time()
