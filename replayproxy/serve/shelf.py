@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-ENOUGH = 10_000
+ENOUGH = 2_000
 """Exchanges in memory from which on episodes that were played to their end are set aside."""
 
 MOST = 200_000
