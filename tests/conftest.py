@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,3 +17,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened = open_store(tmp_path / "store", create=True)
     yield opened
     opened.close()
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """A `record` or `replay` that ends at once leaves its signal ignored; the tests' own process, and what it starts,
+    go on."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

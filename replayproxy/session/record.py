@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,11 @@ from replayproxy.session.files import is_special
 from replayproxy.session.reaching import reachable
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recorder import Recorder, Say
+from replayproxy.session.signals import Signals
 from replayproxy.storage import Store, Writer, open_store
 
 SEAL_SECONDS = 5.5
 """From the first signal until nothing more is waited for; the rest of the 8 s is for seals and closing."""
-
-SAME_SECONDS = 0.2
 
 CHILD_SECONDS = 2.5
 
@@ -46,48 +44,6 @@ class Interrupted(Exception):
     """A second signal came: nothing more is waited for."""
 
 
-@dataclass(slots=True)
-class Signals:
-    """SIGINT and SIGTERM: the first is the normal end, the second gives up. `number`: the first, None as yet.
-
-    One that follows within `SAME_SECONDS` is the same once more: `timeout`, and whoever passes a terminal's Ctrl-C on,
-    signals the process and its group.
-    """
-
-    number: int | None = None
-    began: float = 0.0
-    came: asyncio.Event = field(default_factory=asyncio.Event)
-    deadline: float | None = None
-    twice: bool = False
-    main: asyncio.Task[Any] | None = None
-
-    @contextmanager
-    def installed(self) -> Iterator[Signals]:
-        loop = asyncio.get_running_loop()
-        self.main = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.take, number)
-        try:
-            yield self
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-            if self.number is not None and loop.time() - self.began < SAME_SECONDS:
-                # All was sealed that fast, and the same signal may still be on its way. (Python itself takes a handler
-                # of its own away when it ends, but leaves one that is ignored.)
-                signal.signal(self.number, signal.SIG_IGN)
-
-    def take(self, number: int) -> None:
-        now = asyncio.get_running_loop().time()
-        if self.number is None:
-            self.number, self.began = number, now
-            self.deadline = now + SEAL_SECONDS
-            self.came.set()
-        elif self.main is not None and now - self.began >= SAME_SECONDS:
-            self.twice = True
-            self.main.cancel()
-
-
 async def record(
     options: RecordOptions,
     command: Sequence[str] = (),
@@ -100,12 +56,19 @@ async def record(
 
     `progress` is told how things stand, often, in place of the log lines that `say` gets.
     """
-    signals = Signals()
-    with signals.installed():
+    main = asyncio.current_task()
+    assert main is not None
+    given_up = asyncio.Event()
+
+    def give_up() -> None:
+        given_up.set()
+        main.cancel()
+
+    with Signals(give_up).installed() as signals:
         try:
             return await _record(options, command, (say, progress), stdout_to_stderr, signals)
         except asyncio.CancelledError:
-            if signals.twice:
+            if given_up.is_set():
                 raise Interrupted from None
             raise
 
@@ -121,7 +84,7 @@ async def _record(
     with _opened(options) as (store, writer):
         async with _recorder(options, store, writer, told) as recorder:
             outcome = await _run_command(recorder, command, signals, stdout_to_stderr)
-            await recorder.stop(signals.deadline)
+            await recorder.stop(None if signals.number is None else signals.began + SEAL_SECONDS)
             if isinstance(outcome, NotStarted):
                 recorder.take_back()
     return _result(recorder, outcome, seconds=time.monotonic() - began)

@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
@@ -38,6 +38,7 @@ from replayproxy.session.replay_desk import ReplayDesk
 from replayproxy.session.replay_doors import Doors
 from replayproxy.session.replay_options import ReplayOptions, specs
 from replayproxy.session.replay_rules import relaxation
+from replayproxy.session.signals import Signals
 from replayproxy.session.wiring import parse_advertise
 from replayproxy.storage import Reader, Resolved
 
@@ -159,7 +160,7 @@ async def replay(
     if sole:
         await stage.scene(episodes[0].name)
     house = _House(stage, dialect, options, tell, guard)
-    with guard.closed() if guard else nullcontext(), house.signals():
+    with guard.closed() if guard else nullcontext(), house.signals.installed():
         try:
             await house.open()
             code = await house.run(command, stdout_to_stderr=stdout_to_stderr)
@@ -177,8 +178,8 @@ class _House:
         self._guard = guard
         self._stage, self._options, self._tell = stage, options, tell
         self._faults: list[BaseException] = []
-        self._over = asyncio.Event()
-        self._signals: list[int] = []
+        self.signals = Signals(self._give_up)
+        self._over = self.signals.came  # set by a miss too, with --on-miss stop
         self._child: children.Child | None = None
         watch = self._watch = Watch(miss=self._on_miss, fault=lambda _where, error: self._faults.append(error))
         self._origin = Origin(stage, dialect=dialect, now=time.monotonic_ns, pace=options.pace, watch=watch)
@@ -194,18 +195,6 @@ class _House:
         )
         self._control: ControlServer | None = None
         self.control_url = ""
-
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """From the opening to the last answer: the first SIGINT or SIGTERM is the normal end, the second gives up."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
     async def open(self) -> None:
         """Everything accepts when it returns, and the ready file is there."""
@@ -242,7 +231,7 @@ class _House:
 
     async def run(self, command: Sequence[str], *, stdout_to_stderr: bool) -> int | None:
         """The exit code of COMMAND where it ended by itself."""
-        if not command or self._signals:
+        if not command or self._over.is_set():
             await self._over.wait()
             return None
         return await self._run_child(command, stdout_to_stderr)
@@ -261,21 +250,18 @@ class _House:
             await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 return ended.result()
-            await child.stop(self._signals[0] if self._signals else signal.SIGTERM, CHILD_GRACE)
+            await child.stop(self.signals.number or signal.SIGTERM, CHILD_GRACE)
             return None
         finally:
             over.cancel()
             ended.cancel()
 
-    def _on_signal(self, number: int) -> None:
-        if self._signals:
-            # A second one is impatience: nothing here needs to be put in order.
-            if self._child is not None:
-                self._child.kill()
-            self._tell.interrupted()
-            os._exit(Exit.INTERRUPTED_TWICE)
-        self._signals.append(number)
-        self._over.set()
+    def _give_up(self) -> None:
+        """A second signal is impatience: nothing here needs to be put in order."""
+        if self._child is not None:
+            self._child.kill()
+        self._tell.interrupted()
+        os._exit(Exit.INTERRUPTED_TWICE)
 
     def _on_miss(self, document: Document) -> None:
         self._tell.miss(document)

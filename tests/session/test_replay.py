@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import sys
 import urllib.request
@@ -67,6 +68,7 @@ class Told:
     urls: dict[str, str] = field(default_factory=dict)
     control: str = ""
     misses: list[Document] = field(default_factory=list)
+    interruptions: int = 0
 
     def serving(self, stage: Stage, urls: dict[str, str], control: str) -> None:
         self.urls, self.control = urls, control
@@ -74,6 +76,9 @@ class Told:
 
     def miss(self, document: Document) -> None:
         self.misses.append(document)
+
+    def interrupted(self) -> None:
+        self.interruptions += 1
 
 
 async def replayed(
@@ -217,6 +222,38 @@ async def test_the_first_miss_ends_the_command_where_that_was_asked_for(store: S
     told = Told()
     done = await replayed(store, "r/e", [sys.executable, "-c", script], options(on_miss="stop"), told)
     assert (done.exit, done.command_exit, len(told.misses)) == (1, None, 1)
+
+
+async def test_the_same_signal_twice_is_one_and_the_receipt_is_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`timeout` signals the process, and then its group: the second comes while COMMAND ends."""
+    monkeypatch.setattr("replayproxy.session.signals.SAME_SECONDS", 3600.0)
+    monkeypatch.setattr("replayproxy.session.replay.os._exit", lambda _: None)
+    record(store, {"e": [exchange("GET", "/base/x")]})
+    script = (
+        f"import signal, sys, time; {GET}; ours = os.getppid()\n"
+        "def end(*_): os.kill(ours, 15); time.sleep(0.1); sys.exit()\n"
+        "signal.signal(15, end); os.kill(ours, 15); time.sleep(60)"
+    )
+    told = Told()
+    done = await replayed(store, "r/e", [sys.executable, "-c", script], told=told)
+    assert (done.exit, done.command_exit, told.interruptions) == (0, None, 0)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # it may be on its way once more
+
+
+async def test_a_later_signal_gives_up_and_ends_the_command(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replayproxy.session.signals.SAME_SECONDS", 0.0)
+    codes: list[int] = []
+    monkeypatch.setattr("replayproxy.session.replay.os._exit", codes.append)
+    record(store, {"e": [exchange()]})
+    script = (
+        "import os, signal, time; signal.signal(15, lambda *_: os.kill(os.getppid(), 15)); os.kill(os.getppid(), 15)\n"
+        "while True: time.sleep(60)"
+    )
+    told = Told()
+    await replayed(store, "r/e", [sys.executable, "-c", script], told=told)
+    assert (codes, told.interruptions) == ([130], 1)
 
 
 async def test_a_taken_port_is_the_worlds_trouble(store: Store) -> None:
