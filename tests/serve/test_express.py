@@ -8,6 +8,8 @@ import random
 from typing import Any
 
 import pytest
+from aiohttp import web_protocol
+from aiohttp.http_parser import HttpRequestParserPy
 
 from replayproxy.serve.connection import Connection
 from replayproxy.serve.express import Express
@@ -117,6 +119,25 @@ async def test_requests_sent_behind_one_another_are_answered_in_their_order(stor
         assert [json.loads((await line.answer())[1])["n"] for _ in range(3)] == [5, 3, 4]
         assert await line.ask("/rp/e/2") == (200, b'{"n": 2}')
         assert short[1:] == ["/rp/e/2"]
+        assert on.receipt()["reproduced"]
+        line.close()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+async def test_a_connection_goes_on_however_many_it_asked_for(
+    store: Store, short: list[str], monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(web_protocol, "HttpRequestParser", HttpRequestParserPy)
+    count = 80  # aiohttp lets 32 requests wait on a connection
+    run = record(store, {"e": [exchange("GET", f"/{n}", at_ms=n * 10, body={"n": n}) for n in range(count + 3)]})
+    async with staged(store, run, sole=None) as on:
+        line = await Line(on).open()
+        got = [json.loads((await line.ask(f"/rp/e/{n}"))[1])["n"] for n in range(count)]
+        assert got == list(range(count))
+        assert len(short) == count - 1
+        line.writer.write(b"".join(b"GET /rp/e/%d HTTP/1.1\r\nHost: h\r\n\r\n" % (count + n) for n in range(3)))
+        assert [json.loads((await line.answer())[1])["n"] for _ in range(3)] == [count, count + 1, count + 2]
         assert on.receipt()["reproduced"]
         line.close()
 
