@@ -142,17 +142,11 @@ class _Reader:
                 self._head = b""
                 self._late(False)
             if len(messages) == 1 and self._body is EMPTY_PAYLOAD and not read[1] and self._at_once(messages[0][0]):
-                self._free()
+                self._parser.message_consumed()  # it stops at 32 that nobody took
                 return (), False, b""
         elif data and not in_body:
             self._begun(data)
         return read
-
-    def _free(self) -> None:
-        """What was answered at once waits for nobody: aiohttp's parser holds on to what comes behind the 32nd message
-        that nobody took. Older ones do not count."""
-        if (consumed := getattr(self._parser, "message_consumed", None)) is not None:
-            consumed()
 
     def _begun(self, data: bytes) -> None:
         if not self._head:
