@@ -91,10 +91,11 @@ class SqliteFile:
         for table in self._tables:
             after: dict[str, Row | None] = {}
             rowids: dict[str, Row | None] = {}
-            for rowid, *values in table.gone(memory, older, newer):
+            gone, came = table.changed(memory, older, newer)
+            for rowid, *values in gone:
                 key = key_of(table, rowid, values)
                 after[key] = rowids[key] = None
-            for rowid, *values in table.came(memory, older, newer):
+            for rowid, *values in came:
                 key = key_of(table, rowid, values)
                 after[key] = row_of(table, values)
                 rowids[key] = rowid if rowid is not None and key != str(rowid) else None

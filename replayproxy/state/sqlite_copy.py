@@ -41,7 +41,7 @@ class SqliteCopy:
         self._wal: tuple[int, sqlite3.Connection] | None = None  # inode, connection
         self._version: int | None = None
 
-    def take(self) -> bytes | None:
+    def take(self) -> bytes | bytearray | None:
         """The database as bytes that can be deserialized; None when it is what was given last.
 
         Raises StateUnreadable, sqlite3.Error, OSError.
@@ -116,7 +116,7 @@ class SqliteCopy:
         except FileNotFoundError:
             return b""
 
-    def _from_wal(self, inode: int) -> bytes | None:
+    def _from_wal(self, inode: int) -> bytes | bytearray | None:
         self._seen = None
         if self._wal is None or self._wal[0] != inode:
             self._forget()
@@ -194,6 +194,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
 
 
-def _without_wal(whole: bytes) -> bytes:
+def _without_wal(whole: bytes) -> bytes | bytearray:
     """A copy in memory has no WAL beside it: its header must not ask for one."""
-    return whole if whole[18:20] != b"\x02\x02" else b"%b\x01\x01%b" % (whole[:18], whole[20:])
+    if whole[18:20] != b"\x02\x02":
+        return whole
+    changed = bytearray(whole)  # one copy: each takes a tenth of the time of a whole reading
+    changed[18:20] = b"\x01\x01"
+    return changed

@@ -66,18 +66,34 @@ class Table:
         """(rowid, values ..) of every row."""
         return _rows(memory, f"SELECT {self._columns('n')} FROM {schema}.{name(self.name)} n")
 
-    def came(self, memory: sqlite3.Connection, older: str, newer: str) -> Iterator[Sequence[Any]]:
-        """Rows that are new or changed, as they are in the newer copy."""
-        return _rows(memory, self._join("n", newer, "o", older) + self._differs(self.columns))
+    def changed(
+        self, memory: sqlite3.Connection, older: str, newer: str
+    ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+        """Rows that are no longer there, or no longer under their key, as they were; and rows that are new or changed,
+        as they are in the newer copy."""
+        is_new = f"o.{self._absent} IS NULL"
+        moved = f"(0{self._differs(self.keys)})"
+        found = _rows(memory, self._join("n", newer, "o", older, is_new, moved) + self._differs(self.columns))
+        came: list[Sequence[Any]] = []
+        new, has_moved = 0, False
+        for *row, row_is_new, row_moved in found:
+            came.append(row)
+            new += row_is_new
+            has_moved |= row_moved and not row_is_new
+        # Where no key has moved each row has one partner or none, and the numbers tell whether any row is gone: then
+        # the other join of all rows, which would find which, is not needed.
+        if has_moved or self._count(memory, older) + new != self._count(memory, newer):
+            return list(_rows(memory, self._join("o", older, "n", newer) + self._differs(self.keys))), came
+        return [], came
 
-    def gone(self, memory: sqlite3.Connection, older: str, newer: str) -> Iterator[Sequence[Any]]:
-        """Rows that are no longer there, or no longer under their key, as they were."""
-        return _rows(memory, self._join("o", older, "n", newer) + self._differs(self.keys))
+    def _count(self, memory: sqlite3.Connection, schema: str) -> int:
+        found: int = memory.execute(f"SELECT count(*) FROM {schema}.{name(self.name)}").fetchone()[0]
+        return found
 
-    def _join(self, side: str, schema: str, other: str, other_schema: str) -> str:
-        table = name(self.name)
+    def _join(self, side: str, schema: str, other: str, other_schema: str, *more: str) -> str:
+        table, columns = name(self.name), ", ".join([self._columns(side), *more])
         return (
-            f"SELECT {self._columns(side)} FROM {schema}.{table} {side} LEFT JOIN {other_schema}.{table} {other}"
+            f"SELECT {columns} FROM {schema}.{table} {side} LEFT JOIN {other_schema}.{table} {other}"
             f" ON {self._same} WHERE {other}.{self._absent} IS NULL"
         )
 

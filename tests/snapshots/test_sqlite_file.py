@@ -210,6 +210,12 @@ def test_only_changed_rows_are_given_after_the_first_reading(path: Path) -> None
     assert len(found) == 3
 
 
+CASES = """
+CREATE TABLE cases (a TEXT COLLATE NOCASE, v, PRIMARY KEY (a COLLATE BINARY)) WITHOUT ROWID;
+INSERT INTO cases VALUES ('x', 1), ('X', 2), ('y', 3);
+"""
+"""Here one row is compared with several: the column's collation takes them for the same, the key's does not."""
+
 STATEMENTS = [
     "INSERT INTO deals (title, amount) VALUES ('t{0}', {0}.0)", "DELETE FROM deals WHERE id % 3 = {0}",
     "UPDATE deals SET stage = 'S{0}', amount = amount + 1", "UPDATE deals SET id = id + 100 WHERE id = {0}",
@@ -218,8 +224,9 @@ STATEMENTS = [
     "INSERT OR REPLACE INTO pairs VALUES ('x', {0}, {0})", "UPDATE pairs SET a = upper(a) WHERE b = {0}",
     "INSERT OR REPLACE INTO words VALUES ('w{0}', NULL)", "UPDATE words SET word = NULL WHERE deal = {0}",
     "DELETE FROM words WHERE word IS NULL", "UPDATE words SET deal = {0} WHERE word > 'b'", "VACUUM",
-    "CREATE TABLE IF NOT EXISTS late{0} (x)", "DROP TABLE IF EXISTS late{0}", "DELETE FROM deals",
-    "DELETE FROM sqlite_sequence", "PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE",
+    "UPDATE OR REPLACE cases SET a = 'X' WHERE v = {0}", "INSERT OR IGNORE INTO cases VALUES ('y', {0}), ('Z', {0})",
+    "DELETE FROM cases WHERE v = {0}", "CREATE TABLE IF NOT EXISTS late{0} (x)", "DROP TABLE IF EXISTS late{0}",
+    "DELETE FROM deals", "DELETE FROM sqlite_sequence", "PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE",
 ]  # fmt: skip
 
 
@@ -230,7 +237,7 @@ def test_changes_always_add_up_to_the_whole_state(steps: list[list[tuple[str, in
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.db"
-        execute(path, SCHEMA)
+        execute(path, SCHEMA + CASES)
         one, grown = provider(path), GrowingState()
         grown.take(one.capture())
         for step in steps:
