@@ -136,8 +136,7 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             continue
         if key not in OPTIONS:
             raise WrongUsage(f"{where}: unknown key {key!r}", hint=_near(key, [*OPTIONS, *TABLES]))
-        _must_be(where, key, value, OPTIONS[key])
-        options[key] = value
+        options[key] = _as_kind(where, key, value, OPTIONS[key])
     return Config(
         path=path,
         options=options,
@@ -156,11 +155,12 @@ def _near(key: str, known: Sequence[str]) -> str:
     return f"did you mean {found[0]!r}?" if found else "keys are the long option names"
 
 
-def _must_be(where: str, key: str, value: Any, kind: str) -> None:
+def _as_kind(where: str, key: str, value: Any, kind: str) -> Any:
+    """The value, a text where one is meant. WrongUsage where it is of another kind."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
     fits = {
-        # `control = 9000` and `listen = 8101` read naturally without quotes.
+        # `control = 9000`, and `listen = 8101` of an environment, read naturally without quotes.
         TEXT: isinstance(value, str) or number,
         LIST: isinstance(value, str) or texts,
         FLAG: isinstance(value, bool),
@@ -169,6 +169,7 @@ def _must_be(where: str, key: str, value: Any, kind: str) -> None:
     }[kind]
     if not fits:
         raise WrongUsage(f"{where}: {key} must be {kind}, not {value!r}")
+    return str(value) if kind is TEXT else value
 
 
 def _table(where: str, table: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -187,16 +188,18 @@ def _texts(where: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def _envs(where: str, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for name, keys in table.items():
         if why := why_not_an_env(name):
             raise WrongUsage(f"{where}: [env.{name}]: {why}")
         if not isinstance(keys, dict):
             raise WrongUsage(f"{where}: env.{name} must be a table, [env.{name}]")
+        found[name] = {}
         for key, value in keys.items():
             if key not in ENV_KEYS:
                 raise WrongUsage(f"{where}: [env.{name}]: unknown key {key!r}", hint=_near(key, list(ENV_KEYS)))
-            _must_be(f"{where}: [env.{name}]", key, value, ENV_KEYS[key])
-    return dict(table)
+            found[name][key] = _as_kind(f"{where}: [env.{name}]", key, value, ENV_KEYS[key])
+    return found
 
 
 def _rules(where: str, rules: Any) -> tuple[dict[str, Any], ...]:

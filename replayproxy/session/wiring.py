@@ -215,9 +215,10 @@ def hostport(text: str, where: str, default: str | None = None) -> tuple[str | N
 def listen_host(text: str | None) -> str | None:
     """The host of `--listen`: a name or an address, an IPv6 one in brackets or not, and no port."""
     host = (text or "").removeprefix("[").removesuffix("]")
-    if ":" in host and not _is_ipv6(host):
+    # The system takes a bare number for an IPv4 address: 8101 is 0.0.31.165.
+    if (":" in host and not _is_ipv6(host)) or host.isdecimal():
         raise WrongUsage(
-            f"--listen {text!r} is no host", hint="--listen HOST; a port goes into --env NAME=URL,listen=HOST:PORT"
+            f"--listen {text!r} is no host", hint="--listen HOST; a port goes into --env NAME=URL,listen=[HOST:]PORT"
         )
     return host or None
 

@@ -67,6 +67,12 @@ def test_a_wrong_call_is_2_with_one_line_and_makes_no_store(
     assert not Path(".replayproxy").exists()
 
 
+def test_a_port_as_the_host_of_the_file_is_a_wrong_call_too(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("replayproxy.toml").write_text("listen = 8101")
+    assert run(["record", *ENV, "--", "true"]) == 2
+    assert "a port goes into --env NAME=URL,listen=" in capsys.readouterr().err
+
+
 def test_an_error_is_the_one_json_document_and_in_the_summary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,7 @@ def test_tables_and_options_are_read(tmp_path: Path) -> None:
         """,
     )
     found = discover(None, tmp_path, {})
-    assert found.options == {"idle": "5m", "allow-upstream": ["10.0.0.0/8"], "control": 9001}
+    assert found.options == {"idle": "5m", "allow-upstream": ["10.0.0.0/8"], "control": "9001"}
     assert found.env["crm"]["url"] == "http://127.0.0.1:9000"
     assert found.reads("crm") == ("POST /search",)
     assert found.reads("other") == ()
@@ -112,6 +112,18 @@ def test_what_is_wrong_in_the_file_is_one_line(tmp_path: Path, text: str, says: 
         discover(None, tmp_path, {})
     assert says in str(wrong.value)
     assert "replayproxy.toml" in str(wrong.value)
+
+
+def test_a_number_where_a_text_is_meant_is_that_text(tmp_path: Path) -> None:
+    """So that nothing that takes the text has to know that it may be a number."""
+    write(
+        tmp_path / "replayproxy.toml",
+        "control = 9001\nready-file = 7\nsummary = 1.5\nrepeat = 3\n"
+        "[env.crm]\nlisten = 8101\nca = 5\ninsecure = true\n",
+    )
+    found = discover(None, tmp_path, {})
+    assert found.options == {"control": "9001", "ready-file": "7", "summary": "1.5", "repeat": 3}
+    assert found.env["crm"] == {"listen": "8101", "ca": "5", "insecure": True}
 
 
 def test_a_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:

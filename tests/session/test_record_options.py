@@ -86,6 +86,7 @@ def test_flags_beat_the_file_and_the_file_beats_the_default() -> None:
         ({"ready_file": "/nowhere/x.json"}, "there is no directory /nowhere -> make it first"),
         ({"listen": "127.0.0.9:x"}, "--listen '127.0.0.9:x' is no host -> --listen HOST; a port goes into --env"),
         ({"listen": "127.0.0.9:8100"}, "is no host"),
+        ({"listen": "8101"}, "--listen '8101' is no host -> --listen HOST; a port goes into --env NAME=URL,listen="),
         ({"meta": ("foo",)}, "--meta 'foo': it takes K=V -> --meta step=400"),
         ({"ready_file": "/tmp"}, "it is a directory"),
         ({"allow_upstream": ("10.0.0.0/99",)}, "--allow-upstream"),

@@ -156,7 +156,8 @@ def test_unmarked_traffic_is_never_guessed(store: Store) -> None:
 @pytest.mark.parametrize(
     "flags",
     [{"pace": "fast"}, {"order": "any"}, {"on_miss": "guess"}, {"control": "x"}, {"control": "10.0.0.1:1"},
-     {"env": ("2app",)}, {"env": ("app", "app")}, {"env": ("app,listen=x",)}, {"summary": "/not/there/x"}],
+     {"listen": "8101"}, {"env": ("2app",)}, {"env": ("app", "app")}, {"env": ("app,listen=x",)},
+     {"summary": "/not/there/x"}],
 )  # fmt: skip
 def test_wrong_words_are_refused_in_one_line(flags: dict[str, Any]) -> None:
     with pytest.raises(WrongUsage) as wrong:
