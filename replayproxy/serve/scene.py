@@ -197,7 +197,7 @@ class Stage:
         self.asked_incomplete = False
         self.faults: list[str] = []
         self.on_loaded: Callable[[], None] = lambda: None
-        """Called when an episode has been loaded, which stays as long as the stage does."""
+        """Called whenever an episode has been read: when it is first asked for, and after it was set aside."""
 
     @property
     def episodes(self) -> Mapping[str, Episode]:

@@ -138,7 +138,7 @@ async def replay(
     stdout_to_stderr: bool = False,
 ) -> Replayed:
     """Serves until COMMAND ends, or SIGINT or SIGTERM comes. `guard` makes sure that nothing gets out.
-    `on_loaded` is called whenever an episode has been read, which stays in memory until the end.
+    `on_loaded` is called whenever an episode has been read, until a front opens (`--forward`, TLS).
 
     Raises Problem for what is refused before anything is served, and `child.NotStarted`.
     """
@@ -204,6 +204,7 @@ class _House:
 
             self._front = ReplayFront(self._stage, self._origin, self._watch, self._options, self._guard or Guard())
             await self._front.start()
+            self._stage.on_loaded = lambda: None  # its connections are cycles, and must not be frozen for good
         await self._addresses.start()
         sock = bind(
             self._options.control_host, self._options.control_port, avoid=self._recorded_ports, option="--control"

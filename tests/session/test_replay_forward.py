@@ -22,9 +22,11 @@ from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.replay import Replayed, replay
 from replayproxy.session.replay_options import ReplayOptions
 from replayproxy.session.wiring import EnvSpec
-from replayproxy.storage import open_store
+from replayproxy.storage import Store, open_store
+from replayproxy.testing import exchange
 from tests.session.test_record_forward import CLIENTS
 from tests.session.test_replay import Told
+from tests.session.test_replay import record as put
 from tests.session.tls_server import TlsFiles, https_site, make_tls_files
 
 
@@ -170,6 +172,21 @@ async def test_a_replay_without_forward_or_tls_does_not_import_mitmproxy(lab: La
     )
     done = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await done.wait() == 0
+
+
+@pytest.mark.parametrize(("forward", "told"), [(None, 2), (("127.0.0.1", 0), 0)])
+async def test_what_was_loaded_is_settled_only_where_no_front_is_open(
+    store: Store, forward: tuple[str, int] | None, told: int
+) -> None:
+    put(store, {"a": [exchange("GET", "/x")], "b": [exchange("GET", "/x")]})
+    reader, loaded = store.reader(), []
+    asked = "u=${REPLAYPROXY_URL_APP%/base}; curl -sSf --noproxy '*' $u/rp/a/x $u/rp/b/x"
+    came = await replay(
+        reader, reader.resolve("r"), ReplayOptions(forward=forward), ("sh", "-c", asked), tell=Told(),
+        on_loaded=lambda: loaded.append(1), stdout_to_stderr=True,
+    )  # fmt: skip
+    assert came.receipt["reproduced"], came.receipt
+    assert len(loaded) == told
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
