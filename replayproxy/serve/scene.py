@@ -291,26 +291,29 @@ class Stage:
             task = self._loading.get(name)
             if task is None:
                 task = self._loading[name] = asyncio.ensure_future(self._load(self._episodes[name]))
-            try:
-                # Shielded: one agent that leaves must not take the script from the others that wait for it.
-                await asyncio.shield(task)
-            except Exception:
-                self._loading.pop(name, None)
-                raise
+            # Shielded: one agent that leaves must not take the script from the others that wait for it.
+            await asyncio.shield(task)
         return found
 
     async def _load(self, episode: Episode) -> None:
-        script, ready, aliases = await asyncio.to_thread(self._read, episode)
+        try:
+            script, ready, aliases = await asyncio.to_thread(self._read, episode)
+        finally:
+            del self._loading[episode.name]  # whoever waited for a failed one may have it read again
         scene = self._scenes.get(episode.name)
         if scene is None:
             scene = self._scenes[episode.name] = self._first(script, episode.name, aliases)
         scene.go_on(script, ready)
-        self._loading.pop(episode.name, None)
         self._shelf.put(episode.name, len(script.entries))
-        scenes = self._scenes
-        for name in self._shelf.spare(idle=lambda name: not scenes[name].users, over=lambda name: scenes[name].is_over):
-            scenes[name].set_aside()
+        for name in self._shelf.spare(idle=self._is_idle, over=self._is_over):
+            self._scenes[name].set_aside()
         self.on_loaded()
+
+    def _is_idle(self, name: str) -> bool:
+        return not self._scenes[name].users
+
+    def _is_over(self, name: str) -> bool:
+        return name in self._closed or self._scenes[name].is_over
 
     def _first(self, script: Script, name: str, aliases: set[Alias]) -> Scene:
         scene = Scene(script, self._reader, order=self.order, now=self._now)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from typing import Any
 
 import pytest
 
 from replayproxy.serve.scene import Scene
-from replayproxy.serve.shelf import Shelf
+from replayproxy.serve.shelf import LOOKS, Shelf
 from replayproxy.storage import Store
 from replayproxy.testing import exchange
 from tests.properties.test_interleavings import EPISODES, episode
@@ -46,6 +47,49 @@ def test_the_episode_that_was_just_read_stays_however_long_it_is() -> None:
     shelf = filled(enough=0, most=0)
     assert list(shelf.spare(idle=lambda name: True, over=lambda name: True)) == names(4)
     assert shelf.size == 10
+
+
+def test_a_bounded_number_is_looked_at_and_all_are_in_the_end() -> None:
+    shelf, over, looked = Shelf(enough=0, most=10**6), set(names(3000)[1000:]), 0
+
+    def is_over(name: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return name in over
+
+    gone: list[str] = []
+    for number in range(3050):
+        before = looked
+        shelf.put(f"e{number}", 2)
+        gone += shelf.spare(idle=lambda name: True, over=is_over)
+        assert looked - before <= LOOKS + 2, "however many there are"
+    assert sorted(gone) == sorted(over)
+    assert shelf.size == 2 * 1050
+
+
+def test_beyond_the_most_a_bounded_number_of_those_in_use_is_passed_over() -> None:
+    shelf, looked = Shelf(enough=10**6, most=0), 0
+
+    def is_idle(name: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return name == "e1500"
+
+    gone: list[str] = []
+    for number in range(2000):
+        before = looked
+        shelf.put(f"e{number}", 2)
+        gone += shelf.spare(idle=is_idle, over=lambda name: False)
+        assert looked - before <= LOOKS + 2, "however many there are"
+    assert gone == ["e1500"]
+
+
+def test_an_episode_that_is_put_again_counts_once() -> None:
+    shelf = filled(enough=0, most=0, count=2)
+    shelf.put("e0", 7)
+    assert shelf.size == 17
+    assert list(shelf.spare(idle=lambda name: True, over=lambda name: True)) == ["e1"]
+    assert shelf.size == 7
 
 
 @pytest.fixture
@@ -150,3 +194,51 @@ async def test_an_unreadable_request_to_an_episode_s_own_port_counts_for_it_whil
         assert receipt is not None
         assert (receipt["missed"], receipt["reproduced"]) == (1, False)
         assert on.receipt()["unattributed"] == []
+
+
+async def test_an_episode_that_the_harness_ended_is_set_aside_though_it_was_not_played_to_its_end(
+    store: Store, set_aside: list[str]
+) -> None:
+    two = [exchange("GET", f"/{n}", at_ms=n * 10) for n in range(2)]
+    run = record(store, dict.fromkeys(names(4), two))
+    async with staged(store, run, sole=None, shelf=Shelf(enough=0, most=1000)) as on:
+        for name in names(3):
+            await on.get(f"/rp/{name}/0")
+        on.stage.close("e1", "sealed")
+        await on.get("/rp/e3/0")
+        assert set_aside == ["e1"]
+        receipt = on.stage.receipt_of("e1")
+        assert receipt is not None
+        assert (receipt["unused"], receipt["reproduced"]) == (1, False)
+
+
+async def test_an_episode_whose_reading_failed_is_read_again_once_for_all_that_ask(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record(store, {"e": [exchange("GET", "/x")], "other": [exchange("GET", "/x")]})
+    async with staged(store, run, sole=None) as on:
+        reads, goes_on, real = [], threading.Event(), on.stage._read
+
+        def read(episode: Any) -> Any:
+            reads.append(episode.name)
+            if len(reads) == 1:
+                raise OSError("once")
+            goes_on.wait(5)
+            return real(episode)
+
+        monkeypatch.setattr(on.stage, "_read", read)
+
+        async def persistent() -> Scene:
+            try:
+                return await on.stage.scene("e")
+            except OSError:
+                return await on.stage.scene("e")
+
+        asking = [asyncio.ensure_future(persistent()) for _ in range(3)]
+        while len(reads) < 2:
+            await asyncio.sleep(0.001)
+        last = asyncio.ensure_future(on.stage.scene("e"))
+        await asyncio.sleep(0.05)
+        goes_on.set()
+        assert len({await one for one in (*asking, last)}) == 1
+        assert reads == ["e", "e"]
