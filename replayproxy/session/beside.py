@@ -3,7 +3,7 @@
 They are programs of their own, so that no open store crosses a fork and no script of the caller's runs again, and they
 have a process group of their own: an interrupt at the terminal is for us to answer. They know only what a call brings
 with it, and end when we do, however that is. One that dies costs time and nothing else: its call comes back `Lost`, and
-whoever asked does it here.
+whoever asked does it here. Calls and answers go through a socket of their own, which nothing prints into.
 
     asked:  u64 length | pickle of (function, arguments)
     told:   u64 length | pickle of (whether it was done, what came of it)
@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Any
 
 PROGRAM = (sys.executable, "-P", "-m", "replayproxy.session.beside")
@@ -36,8 +38,43 @@ class Lost(Exception):
 
 
 def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0))
+    """How many this process may use, or where the system does not say that, how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Helper:
+    """One process, and our end of the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    asked: IO[bytes]
+    told: IO[bytes]
+
+    @classmethod
+    def start(cls) -> _Helper:
+        ours, its = socket.socketpair()
+        with ours, its:
+            process = subprocess.Popen(
+                (*PROGRAM, str(its.fileno())), stdin=subprocess.DEVNULL, stdout=2, pass_fds=(its.fileno(),),
+                process_group=0,
+            )  # fmt: skip
+            return cls(process, ours.makefile("wb"), ours.makefile("rb"))
+
+    def answer(self, call: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
+        _put(self.asked, (call, given))
+        told: tuple[bool, Any] = pickle.loads(_get(self.told))
+        return told
+
+    def close(self) -> None:
+        """It hears that nothing more comes; what it has begun is waited for."""
+        for end in (self.asked, self.told):
+            try:
+                end.close()
+            except OSError:
+                pass  # what could not be told any more
+        self.process.wait()
 
 
 class Crew:
@@ -51,7 +88,7 @@ class Crew:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="beside")
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._living: set[subprocess.Popen[bytes]] = set()
+        self._living: set[_Helper] = set()
         self._deaths = 0
         self._over = False
 
@@ -62,81 +99,70 @@ class Crew:
     @property
     def pids(self) -> list[int]:
         with self._lock:
-            return [process.pid for process in self._living]
+            return [helper.process.pid for helper in self._living]
 
     def dismiss(self) -> None:
         """Waits for what is under way; what nobody has begun is not done any more."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-        for process in self._living:
-            _close(process)
+        with self._lock:  # a thread whose end an interrupt has kept us from waiting for may bury one yet
+            living = list(self._living)
+        for helper in living:
+            helper.close()
 
     def kill(self) -> None:
         """At once. Nothing is lost: they only read."""
         with self._lock:
             self._over = True
-            for process in self._living:
-                process.kill()
+            for helper in self._living:
+                helper.process.kill()
         self.dismiss()
 
     # In a thread of its own for each process
 
     def _ask(self, call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-        process = self._mine()
+        helper = self._mine()
         try:
-            done, told = _answer(process, call, given)
-        except (OSError, EOFError) as gone:
-            self._bury(process)
+            done, told = helper.answer(call, given)
+        except (
+            Exception
+        ) as gone:  # what it says cannot be read, or there is no room for it: nothing more is asked of it
+            self._bury(helper)
             raise Lost("its process is gone") from gone
         if not done:
             raise Lost(told)
         return told
 
-    def _mine(self) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] | None = getattr(self._own, "process", None)
-        if process is not None:
-            return process
+    def _mine(self) -> _Helper:
+        helper: _Helper | None = getattr(self._own, "helper", None)
+        if helper is not None:
+            return helper
         with self._lock:
             if self._over or self._deaths >= _PATIENCE:
                 raise Lost("no process is started any more")
-            process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
-            self._living.add(process)
-        self._own.process = process
+            try:
+                helper = _Helper.start()
+            except OSError as refused:  # too many processes, or files
+                self._deaths += 1
+                raise Lost(str(refused)) from refused
+            self._living.add(helper)
+        self._own.helper = helper
         begin, given = self._begin
         try:
-            done, told = _answer(process, begin, given)
-        except (OSError, EOFError) as gone:
+            done, told = helper.answer(begin, given)
+        except Exception as gone:  # as in `_ask`
             done, told = False, str(gone)
         if not done:
-            self._bury(process)
+            self._bury(helper)
             raise Lost(told)
-        return process
+        return helper
 
-    def _bury(self, process: subprocess.Popen[bytes]) -> None:
-        self._own.process = None
+    def _bury(self, helper: _Helper) -> None:
+        self._own.helper = None
         with self._lock:
-            self._living.discard(process)
+            self._living.discard(helper)
             self._deaths += 1
-        process.kill()
-        _close(process)
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for pipe in (process.stdin, process.stdout):
-        try:
-            pipe.close()
-        except OSError:
-            pass  # what could not be told any more
-    process.wait()
-
-
-def _answer(process: subprocess.Popen[bytes], call: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    _put(process.stdin, (call, given))
-    told: tuple[bool, Any] = pickle.loads(_get(process.stdout))
-    return told
+        helper.process.kill()
+        helper.close()
 
 
 def _put(pipe: IO[bytes], value: Any) -> None:
@@ -160,10 +186,10 @@ def crew(size: int, begin: Callable[..., None], *given: Any) -> Iterator[Crew]:
     made = Crew(size, begin, *given)
     try:
         yield made
+        made.dismiss()  # an interrupt may come here as well
     except BaseException:
         made.kill()
         raise
-    made.dismiss()
 
 
 # In the other process
@@ -174,7 +200,7 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
     while True:
         try:
             asked = _get(source)
-        except EOFError:
+        except (EOFError, ConnectionError):  # the latter where an answer was left unread
             return
         try:
             call, given = pickle.loads(asked)
@@ -185,15 +211,14 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
         try:
             sink.write(_LENGTH.pack(len(raw)) + raw)
             sink.flush()
-        except BrokenPipeError:
+        except ConnectionError:
             return
 
 
 def main() -> None:
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not speak for us
     gc.set_threshold(20_000, 20, 20)  # as in every command that works something off (`cli.main`)
-    serve(sys.stdin.buffer, sink)
+    ours = socket.socket(fileno=int(sys.argv[1]))
+    serve(ours.makefile("rb"), ours.makefile("wb"))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import operator
 import os
+import pickle
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from replayproxy.core.treediff import ABSENT
-from replayproxy.session.beside import Crew, Lost, crew
+from replayproxy.session.beside import PROGRAM, Crew, Lost, cores, crew
 
 
 def idle() -> tuple[object, float]:
@@ -132,6 +135,84 @@ def test_what_a_call_prints_does_not_speak_for_it(capfd: pytest.CaptureFixture[s
         assert made.submit(os.write, 1, b"loud\n").result(30) == 5
         assert made.submit(math.factorial, 3).result(30) == 6
     assert capfd.readouterr() == ("", "loud\n")
+
+
+def test_what_speaks_before_a_process_begins_does_not_speak_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with crew(1, *idle()) as made:
+        assert made.submit(math.factorial, 3).result(30) == 6
+    assert capfd.readouterr() == ("", "welcome to this machine\n")
+
+
+def test_an_answer_that_cannot_be_read_is_lost_with_its_process() -> None:
+    unreadable = "type('X', (), {'__reduce__': lambda self: (__import__('operator').truediv, (1, 0))})()"
+    with crew(1, *idle()) as made:
+        first = made.submit(os.getpid).result(30)
+        with pytest.raises(Lost, match="gone"):
+            made.submit(eval, unreadable).result(30)
+        assert not lives(first)
+        assert made.submit(os.getpid).result(30) != first
+
+
+def test_where_no_process_can_be_started_a_call_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> object:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with crew(1, *idle()) as made:
+        for _ in range(3):
+            with pytest.raises(Lost, match="no more processes"):
+                made.submit(os.getpid).result(30)
+        with pytest.raises(Lost, match="no process is started any more"):
+            made.submit(os.getpid).result(30)
+
+
+def test_an_interrupt_while_the_last_call_is_waited_for_ends_every_process() -> None:
+    pids: list[int] = []
+
+    def interrupted() -> None:
+        with crew(1, *idle()) as made:
+            pids.append(made.submit(os.getpid).result(30))
+            asked = made.submit(time.sleep, 600)
+            assert until(asked.running)
+            threading.Thread(target=interrupt).start()
+
+    def interrupt() -> None:
+        time.sleep(0.3)  # earlier, it would come within the block, which is as well
+        os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - began < 60
+    assert not lives(pids[0])
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_process_whose_asker_is_gone_ends_without_a_word(unread: bool) -> None:
+    ours, its = socket.socketpair()
+    with its:
+        process = subprocess.Popen((*PROGRAM, str(its.fileno())), pass_fds=(its.fileno(),), stderr=subprocess.PIPE)
+    asked = pickle.dumps((math.factorial, (3,)))
+    ours.sendall(struct.pack(">Q", len(asked)) + asked)
+    if unread:
+        ours.recv(1)  # the rest of the answer stays where it is
+    ours.close()
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, b"")
+
+
+def test_cores_are_counted_also_where_the_system_does_not_say_which_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3}, raising=False)
+    assert cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert cores() == 5
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert cores() == 1
 
 
 def test_a_dismissed_crew_leaves_no_thread() -> None:
