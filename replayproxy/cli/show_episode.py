@@ -109,7 +109,7 @@ def _line(line: Line) -> str:
     beside = ["| side by side"] if line.beside else []
     notes = [*map(safe, line.notes), *beside, *(change_text(change) for change in line.changes)]
     if x.websocket is not None:
-        notes.insert(0, talk_summary(x.websocket))
+        notes.insert(0, talk_summary(x.websocket, x.outcome))
     if x.outcome is not Outcome.ANSWERED:
         notes.insert(0, x.outcome.value)
     if x.is_reset or x.is_probe:

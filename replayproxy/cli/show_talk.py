@@ -9,7 +9,7 @@ from typing import Any
 
 from replayproxy.cli.common import count, safe
 from replayproxy.core.canonical import VIEW_LIMIT
-from replayproxy.core.values import Exchange, Message, WebSocket
+from replayproxy.core.values import Exchange, Message, Outcome, WebSocket
 from replayproxy.storage import Reader
 
 SHOWN = 2_000
@@ -31,12 +31,12 @@ def talk_lines(reader: Reader, exchange: Exchange) -> Iterator[str]:
         kind = "text" if message.text else "binary"
         at, size = f"{(message.at - head) / 1e9:9.3f}", f"{len(message.payload):,}"
         yield f"{mark} {number:>4} {at}  {kind:<6} {size:>7}  {_beginning(message)}".rstrip()
-    yield talk_summary(talk)
+    yield talk_summary(talk, exchange.outcome)
 
 
-def talk_summary(talk: WebSocket) -> str:
+def talk_summary(talk: WebSocket, outcome: Outcome) -> str:
     """How much was said, and how it ended."""
-    return f"{count(talk.count, 'message')}, {_end(talk)}"
+    return f"{count(talk.count, 'message')}, {_end(talk, outcome)}"
 
 
 def _beginning(message: Message) -> str:
@@ -47,9 +47,9 @@ def _beginning(message: Message) -> str:
     return shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
 
 
-def _end(talk: WebSocket) -> str:
+def _end(talk: WebSocket, outcome: Outcome) -> str:
     if talk.close_code is None:
-        return "open at the end"
+        return "what followed is not known" if outcome is Outcome.LOST else "open at the end"
     by = {True: " by the agent", False: " by the environment", None: ""}[talk.closed_by_agent]
     how = {1005: "without a code", 1006: "without a close frame"}.get(talk.close_code, "")
     return f"closed{by}: {talk.close_code} {how or safe(talk.close_reason)}".rstrip()

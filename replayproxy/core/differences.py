@@ -42,7 +42,7 @@ def between(
         out.append(Difference(tokens=("outcome",), kind="outcome", a=str(a.outcome), b=str(b.outcome)))
     out += _answered(a, b, soften)
     if a.websocket or b.websocket:
-        out += _websockets(a.websocket, b.websocket, soften)
+        out += _websockets(a, b, soften)
     if beside is not None:
         count_beside(a, b, beside)
     return out
@@ -149,7 +149,8 @@ def _lines(at: tuple[str, ...], a: str, b: str) -> Iterator[Difference]:
         )
 
 
-def _websockets(a: WebSocket | None, b: WebSocket | None, soften: Soften | None) -> Iterator[Difference]:
+def _websockets(x: Exchange, y: Exchange, soften: Soften | None) -> Iterator[Difference]:
+    a, b = x.websocket, y.websocket
     if a is None or b is None:
         yield Difference(tokens=("websocket",), kind="removed" if a else "added", a=_shown(a), b=_shown(b))
         return
@@ -164,7 +165,7 @@ def _websockets(a: WebSocket | None, b: WebSocket | None, soften: Soften | None)
             for one in _tree(at, sides[0], sides[1], soften):
                 yield _numbered(one, len(at), b if one.kind == "added" else a, from_agent)
     if (a.close_code, a.closed_by_agent, a.close_reason) != (b.close_code, b.closed_by_agent, b.close_reason):
-        yield Difference(tokens=("websocket", "close"), kind="value", a=_close(a), b=_close(b))
+        yield Difference(tokens=("websocket", "close"), kind="value", a=_close(a, x), b=_close(b, y))
 
 
 def _numbered(one: Difference, at: int, talk: WebSocket, from_agent: bool) -> Difference:
@@ -189,9 +190,9 @@ def _shown(websocket: WebSocket | None) -> Any:
     return f"{said}, digest {websocket.log.said.hex()[:16]}" if websocket.is_apart and websocket.log else said
 
 
-def _close(websocket: WebSocket) -> str:
+def _close(websocket: WebSocket, exchange: Exchange) -> str:
     if websocket.close_code is None:
-        return "open at the end"
+        return "not known" if exchange.outcome is Outcome.LOST else "open at the end"
     by = "the agent" if websocket.closed_by_agent else "the environment"
     return f"{websocket.close_code} by {by} {websocket.close_reason}".rstrip()
 

@@ -150,6 +150,7 @@ def end_with(recorder: int) -> None:
     """A worker that stands still (SIGSTOP, a debugger) hears of no closed socket, and would outlive its recorder with
     the listening sockets in its hand: the system kills it."""
     if sys.platform == "linux":
+        # It comes when the THREAD ends that started us: workers are started from the recorder's main thread.
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != recorder:  # it was gone before that held
         os._exit(_ORPHANED)

@@ -59,8 +59,9 @@ def _injected_lines(tally: Tally) -> list[str]:
     if tally.chaos_unused:
         none = "" if tally.injected else "NO FAULT INJECTED  "
         rules = ", ".join(repr(rule) for rule in tally.chaos_unused[:SHOWN])
-        out.append(f"{none}--chaos hit nothing by {rules} -> look at its path (`*` is anything); only requests of an"
-                   " episode are hit (--episode NAME)")  # fmt: skip
+        share = " or its share" if any("%" in rule for rule in tally.chaos_unused) else ""
+        out.append(f"{none}--chaos hit nothing by {rules} -> look at its path (`*` is anything){share}; only requests"
+                   " of an episode are hit (--episode NAME)")  # fmt: skip
     return out
 
 

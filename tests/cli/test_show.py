@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from replayproxy.core.values import Message, WebSocket
+from replayproxy.core.values import Message, Outcome, WebSocket
 from replayproxy.storage import open_store
 from replayproxy.testing import episode, exchange, run
 from tests.cli.conftest import EVIL, Call
@@ -199,6 +200,18 @@ def test_a_websocket_is_shown_message_by_message(call: Call, recorded: Path) -> 
     told = call("show", "extra/e#1", "--json").json["websocket"]
     assert [m["from_agent"] for m in told["messages"]] == [True, False]
     assert (told["count"], told["messages"][1]["base64"], told["messages"][1]["size"]) == (2, "AAE=", 2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "end"), [(Outcome.OPEN_AT_END, "open at the end"), (Outcome.LOST, "what followed is not known")]
+)
+def test_the_end_of_a_conversation_is_told_where_it_is_known(
+    call: Call, recorded: Path, outcome: Outcome, end: str
+) -> None:
+    said = talk(agent("hi", 0), code=None)
+    add(recorded, replace(said, outcome=outcome))
+    assert call("show", "extra/e#1").text.splitlines()[-1] == f"1 message, {end}"
+    assert f" 1 message, {end}\n" in call("show", "extra/e").text
 
 
 def test_a_long_conversation_is_listed_from_the_store(call: Call, recorded: Path) -> None:

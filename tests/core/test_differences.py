@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from replayproxy.core.compare import compare
-from replayproxy.core.values import Outcome, Trace
+from replayproxy.core.differences import between
+from replayproxy.core.values import Outcome, Trace, WebSocket
 from replayproxy.testing import exchange, trace
 from tests.core.world import JSON, World, played, pointers
 
@@ -19,6 +20,14 @@ def test_how_an_exchange_ended_is_compared() -> None:
     assert compare(whole, cut).roots[0].values == ("answered", "cut")
     assert compare(whole, refused).roots[0].values == ("answered", "refused")
     assert compare(cut, trace([exchange("GET", "/x", body=b"abc", outcome=Outcome.CUT)])).verdict == "same"
+
+
+def test_the_end_of_a_lost_conversation_is_not_known() -> None:
+    closed = exchange(status=101, websocket=WebSocket(messages=(), close_code=1000, closed_by_agent=True))
+    broken = exchange(status=101, websocket=WebSocket(messages=(), close_code=None), outcome=Outcome.OPEN_AT_END)
+    for outcome, told in ((Outcome.OPEN_AT_END, "open at the end"), (Outcome.LOST, "not known")):
+        (_, ended) = between(closed, replace(broken, outcome=outcome))
+        assert (ended.pointer, ended.a, ended.b) == ("websocket/close", "1000 by the agent", told)
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,10 @@ def test_a_rule_of_chaos_that_hit_nothing_is_named() -> None:
     hit = Fault("status", 503, "status 503 POST /deals/*")
     tally.exchange(replace(exchange(status=503), notes=(hit.note,)), attributed=True)
     assert "NO FAULT" not in shown(tally)
-    assert "hit nothing by 'reset 5%' -> " in shown(tally)
+    assert "hit nothing by 'reset 5%' -> look at its path (`*` is anything) or its share; " in shown(tally)
     assert tally.document()["chaos_unused"] == ["reset 5%"]
+    tally.chaos = ("reset /nowhere",)
+    assert "hit nothing by 'reset /nowhere' -> look at its path (`*` is anything); " in shown(tally)
 
 
 def test_what_passed_is_told_with_its_number_and_hosts() -> None:
