@@ -21,7 +21,8 @@ def command(stores: tuple[Path, ...], as_json: bool) -> int:
     without them.
 
     Refused while somebody writes to the store, and when it is damaged. It may be killed at any instant: nothing that
-    is listed is lost, and the next gc goes on. Exit code 4: deleted, but there is no room for the smaller file.
+    is listed is lost, and the next gc goes on. Exit code 4: deleted, but there is no room for the smaller file, or to
+    take every trace of it out.
     """
     path = one_store(stores)
     if not (path / DATA_FILE).exists():
@@ -49,6 +50,10 @@ def _text(path: Path, freed: Freed) -> list[str]:
         lines.append(f"{freed.before:,} -> {freed.after:,} bytes")
     else:
         lines.append(f"{freed.after:,} bytes, as before")
-    if freed.short:
-        lines.append(f"the freed space is used by the next recording, but the file stays large: {freed.short}")
+    if freed.used:
+        lines.append(freed.used)
+    if freed.large:
+        lines.append(f"the freed space is used by the next recording, but the file stays large: {freed.large}")
+    if freed.remains:
+        lines.append("text of what was deleted may still be in the file: free space, and gc again")
     return lines

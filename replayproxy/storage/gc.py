@@ -8,16 +8,12 @@ old one by one rename. Readers that were there before keep the old file, and its
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import lmdb
 
@@ -26,7 +22,7 @@ from replayproxy.errors import StoreTrouble
 from replayproxy.storage import cold, environment, locks
 from replayproxy.storage.dictionaries import numbers
 from replayproxy.storage.environment import Environment
-from replayproxy.storage.frame import Broken
+from replayproxy.storage.frame import Broken, dictionary_of
 from replayproxy.storage.layout import (
     COPY_FILE,
     DATA_FILE,
@@ -34,30 +30,39 @@ from replayproxy.storage.layout import (
     META_LAST_DICTIONARY,
     META_PURGE,
     dictionary_key,
-    u64,
 )
 from replayproxy.storage.reach import Reach
 from replayproxy.storage.retiring import retire
+from replayproxy.storage.rewriting import rewritten
 from replayproxy.storage.scans import keys_under, under
+from replayproxy.storage.trouble import StoreFull, not_written
 from replayproxy.storage.verify import verify
 
 AT_ONCE = 2000
 """Records deleted by one transaction."""
-
-SPARE = 0.05
-"""Share of a file that may be free before it is worth writing anew."""
 
 type Progress = Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class Freed:
-    """What was deleted, by kind, and the data file's size. `short`: why it could not be written anew, or empty."""
+    """What was deleted, by kind, and the data file's size.
+
+    `used`: why dictionaries that were made of it stay in use. `large`: why the file could not be written anew. Both are
+    empty where there was room. `remains`: text of it may still be in the file.
+    """
 
     count: Counter[str] = field(default_factory=Counter)
     before: int = 0
     after: int = 0
-    short: str = ""
+    used: str = ""
+    large: str = ""
+    remains: bool = False
+
+    @property
+    def short(self) -> str:
+        """What there was no room for, or empty."""
+        return "; ".join(filter(None, (self.used, self.large)))
 
 
 def collect(directory: Path, *, tell: Progress = lambda _: None) -> Freed:
@@ -72,21 +77,30 @@ def collect(directory: Path, *, tell: Progress = lambda _: None) -> Freed:
             _refuse_damaged(env)
             freed = Freed(before=_size(env.path))
             try:
-                upto = _to_purge(env)
-                tell("deleting what is marked as removed")
-                _removed(env, freed.count)
-                if upto is not None:
-                    retire(env, upto)
-                tell("looking for bodies and states that nothing leads to")
-                _blobs(env, freed.count)
-                tell("writing the file anew")
-                freed.short = _rewritten(env, always=upto is not None)
-            except (lmdb.Error, OSError) as error:
-                raise StoreTrouble(f"{env.path} cannot be written: {error}", hint="free space, and gc again") from error
+                _free(env, freed, tell)
+            except (lmdb.Error, OSError, StoreFull) as error:
+                trouble = not_written(env.path, error)
+                if isinstance(trouble, StoreFull):
+                    trouble = StoreFull(trouble.what, hint=f"{trouble.hint}, and gc again")
+                raise trouble from error
             freed.after = _size(env.path)
             return freed
     finally:
         environment.release(env)
+
+
+def _free(env: Environment, freed: Freed, tell: Progress) -> None:
+    # What needs the least space comes first, and makes room for what needs more.
+    upto = _to_purge(env)
+    tell("deleting what is marked as removed")
+    _removed(env, freed.count)
+    tell("looking for bodies and states that nothing leads to")
+    _blobs(env, freed.count)
+    tell("looking for dictionaries that were made of it")
+    freed.used = _still_used(env, upto, freed.count)
+    tell("writing the file anew")
+    freed.large = rewritten(env, always=upto is not None, purged=not freed.used)
+    freed.remains = upto is not None and bool(freed.short)
 
 
 def _size(directory: Path) -> int:
@@ -116,18 +130,21 @@ def _is_needed(damage: dict[str, str], reach: Reach) -> bool:
 
 
 def _to_purge(env: Environment) -> int | None:
-    """Up to which number dictionaries may hold what is marked as removed, or what a gc that was ended had deleted; None
-    where nothing was."""
-    meta, inode = env.dbs["meta"], u64((env.path / DATA_FILE).stat().st_ino)
+    """Up to which number dictionaries may hold what is marked as removed, or what a gc that did not come to its end had
+    deleted; None where nothing was."""
     with env.reading() as txn:
         marked = any(True for _ in keys_under(txn, env.dbs["removed"], b""))
-        pending = bytes(txn.get(META_PURGE, db=meta) or b"")
-        last = bytes(txn.get(META_LAST_DICTIONARY, db=meta) or bytes(4))
+        pending = txn.get(META_PURGE, db=env.dbs["meta"])
+        last = txn.get(META_LAST_DICTIONARY, db=env.dbs["meta"]) or bytes(4)
     if marked:
-        with env.changing() as txn:
-            txn.put(META_PURGE, inode + last, db=meta)
+        _note(env, last)
         return int.from_bytes(last, "big")
-    return int.from_bytes(pending[8:], "big") if pending[:8] == inode else None
+    return None if pending is None else int.from_bytes(pending[-4:], "big")
+
+
+def _note(env: Environment, last: bytes) -> None:
+    with env.changing() as txn:
+        txn.put(META_PURGE, last, db=env.dbs["meta"])
 
 
 # What is marked
@@ -197,7 +214,6 @@ def _all_under(env: Environment, db: str, prefix: bytes) -> int:
 
 def _blobs(env: Environment, count: Counter[str]) -> None:
     reach, start = _reach(env), b""
-    _dictionaries(env, reach.dictionaries, count)
     while True:
         with env.changing() as txn:
             with txn.cursor(env.dbs["blobs"]) as cursor:
@@ -211,8 +227,24 @@ def _blobs(env: Environment, count: Counter[str]) -> None:
         start = keys[-1] + b"\0"
 
 
-def _dictionaries(env: Environment, live: set[int], count: Counter[str]) -> None:
+def _still_used(env: Environment, upto: int | None, count: Counter[str]) -> str:
+    """Deletes the dictionaries that nothing needs any more; those up to that number are made such. Why it could not, or
+    empty."""
+    try:
+        if upto is not None:
+            # LMDB gives what one transaction freed to the next but one: without this one, the space of the bodies that
+            # were deleted last is not there for the largest transaction of all.
+            _note(env, upto.to_bytes(4, "big"))
+            retire(env, upto)
+        _dictionaries(env, count)
+    except StoreFull as full:
+        return f"there is no room to do without the dictionaries that were made of it ({full.what})"
+    return ""
+
+
+def _dictionaries(env: Environment, count: Counter[str]) -> None:
     with env.changing() as txn:
+        live = {dictionary_of(raw) for _, raw in under(txn, env.dbs["exchanges"], b"")}
         for number in numbers(txn, env.dbs["meta"]):
             if number not in live:
                 count["dictionaries"] += txn.delete(dictionary_key(number), db=env.dbs["meta"])
@@ -235,81 +267,3 @@ def _reach(env: Environment) -> Reach:
                 if key[:8] not in marks:
                     reach.document(raw)
     return reach
-
-
-# The file
-
-
-def _rewritten(env: Environment, *, always: bool) -> str:
-    """Why the file was not written anew though it should be; empty: it was, or there was no reason. `always`: removed
-    text may lie in its free pages."""
-    # The write transaction keeps whoever waits for one out until the new file is there; they ask then whether it is
-    # still theirs (`Environment.writing`).
-    with env.writing() as txn:
-        page, used = env.env.stat()["psize"], _used(env, txn)
-        held = env.env.info()["last_pgno"] + 1
-        if not always and held - used <= max(16, held * SPARE):
-            return ""
-        room = shutil.disk_usage(env.path).free
-        if room < used * page:
-            return f"the smaller file of {used * page:,} bytes has to be written beside it, and {room:,} are free"
-        copy = env.path / COPY_FILE
-        try:
-            with os.fdopen(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as out:
-                _owned_alike(env.path / DATA_FILE, out)
-                env.env.copyfd(out.fileno(), compact=True)
-                _continue(out, env.env.info()["last_txnid"])
-                out.flush()
-                os.fsync(out.fileno())
-            _refuse_unlike(env, txn, copy)
-            copy.replace(env.path / DATA_FILE)
-        finally:
-            copy.unlink(missing_ok=True)
-        _synced(env.path)
-    return ""
-
-
-def _owned_alike(old: Path, out: BinaryIO) -> None:
-    # Others may share the store, by their group or as its owner: root's gc must not take it from them.
-    had = old.stat()
-    with suppress(PermissionError):
-        os.fchown(out.fileno(), had.st_uid, had.st_gid)
-    os.fchmod(out.fileno(), stat.S_IMODE(had.st_mode))
-
-
-def _used(env: Environment, txn: Any) -> int:
-    stats = [txn.stat(db) for db in env.dbs.values()] + [env.env.stat()]
-    return 2 + sum(int(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]) for one in stats)
-
-
-def _continue(out: BinaryIO, txn: int) -> None:
-    """Numbers the copy's only transaction as the old file's last.
-
-    LMDB numbers it 1, and takes from the lock file, which the processes that read the old file share with those of the
-    new one, which of the two meta pages is the newer: of an even number it would read the empty one.
-    """
-    out.seek(0)
-    _, both = environment.metas(out)
-    newest = max(both, key=lambda meta: meta.txn)
-    (empty,) = (meta for meta in both if meta is not newest)
-    for place, meta, number in ((both[txn & 1], newest, txn), (both[1 - (txn & 1)], empty, txn - 1)):
-        out.seek(place.at)
-        out.write(meta.packed(txn=number))
-
-
-def _refuse_unlike(env: Environment, txn: Any, copy: Path) -> None:
-    """The copy must hold as many records of each kind before it takes the place of the store."""
-    with lmdb.open(os.fspath(copy), subdir=False, readonly=True, lock=False, max_dbs=len(env.dbs) + 8,
-                   map_size=environment.MAP_SIZES[-1]) as made, made.begin() as there:  # fmt: skip
-        for name, db in env.dbs.items():
-            wanted, found = txn.stat(db)["entries"], there.stat(made.open_db(name.encode(), txn=there))["entries"]
-            if wanted != found:
-                raise StoreTrouble(f"the copy of {env.path} holds {found} of {wanted} {name}: it is left as it was")
-
-
-def _synced(directory: Path) -> None:
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)

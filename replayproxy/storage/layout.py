@@ -45,8 +45,8 @@ META_SESSION = b"session"
 META_LAST_CHECK = b"last-check"
 META_LAST_DICTIONARY = b"last-dictionary"
 META_PURGE = b"purge"
-"""Of which data file (its inode, u64) removed text may still lie in free pages, or in the dictionaries up to a number
-(u32). Written before the first record is deleted; the file that is written anew has another inode."""
+"""While removed text may still lie in free pages, or in the dictionaries up to this number (u32; an earlier version put
+8 bytes before it). Written before the first record is deleted; the file that is written anew is without it."""
 META_DICTIONARY = b"dictionary"
 """Before the number of a dictionary. They lie in `meta` because a reader that opened the store before its first one has
 that database at hand."""

@@ -11,6 +11,13 @@ from replayproxy.errors import StoreTrouble
 
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
+# LMDB calls a write that ends early, as on a disk that gets full, an I/O error.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+class StoreFull(StoreTrouble):
+    """There was no room for what was to be written; what was there before is whole."""
+
 
 def not_written(path: Path, error: BaseException, *, again: bool = False) -> StoreTrouble:
     """`again`: the writer goes on trying by itself."""
@@ -20,12 +27,18 @@ def not_written(path: Path, error: BaseException, *, again: bool = False) -> Sto
         # The root of a commit failed on its way to the disk: LMDB lets this process write nothing any more.
         return StoreTrouble(f"{path} cannot be written: {why(error)}", hint="stop, and go on with --append")
     advice = f"{_advice(error)}; it is tried again" if again else _advice(error)
-    return StoreTrouble(f"{path} cannot be written: {why(error)}", hint=advice)
+    kind = StoreFull if _is_full(error) else StoreTrouble
+    return kind(f"{path} cannot be written: {why(error)}", hint=advice)
 
 
 def why(error: BaseException) -> str:
     """In the system's own words; the path is named beside it."""
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+
+
+def _is_full(error: BaseException) -> bool:
+    code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
+    return code in _FULL or isinstance(error, lmdb.DiskError | lmdb.MapFullError)
 
 
 def _advice(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from replayproxy.core import prolly
 from replayproxy.errors import StoreTrouble
-from replayproxy.storage import gc, locks, open_store
+from replayproxy.storage import locks, open_store, rewriting
 from replayproxy.storage.gc import collect
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.layout import COPY_FILE
@@ -137,7 +137,7 @@ def test_a_damaged_store_is_left_as_it_is(tmp_path: Path) -> None:
 def test_without_room_for_another_file_it_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "s")
     remove(tmp_path / "s", "r0", "r1")
-    monkeypatch.setattr(gc.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(rewriting.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     freed = collect(tmp_path / "s")
     assert freed.count["runs"] == 2
     assert "1,000 are free" in freed.short

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress
-from replayproxy.storage import gc, locks, open_store
+from replayproxy.storage import locks, open_store, rewriting
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.gc import collect
 from replayproxy.storage.verify import verify
@@ -121,17 +121,17 @@ def test_who_opens_the_store_while_the_file_is_written_anew_gets_the_new_one(
     fill(tmp_path / "s")
     remove(tmp_path / "s", "r0")
     waiting: list[subprocess.Popen[str]] = []
-    real = gc._refuse_unlike
+    real = rewriting._refuse_unlike
 
-    def copied(env: Environment, txn: object, copy: Path) -> None:
-        real(env, txn, copy)
+    def copied(env: Environment, txn: object, copy: Path, *, less: bool) -> None:
+        real(env, txn, copy, less=less)
         waiting.append(opened(tmp_path / "s"))
         deadline = time.monotonic() + 20
         while "data.mdb" not in Path(f"/proc/{waiting[0].pid}/maps").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
-    monkeypatch.setattr(gc, "_refuse_unlike", copied)
+    monkeypatch.setattr(rewriting, "_refuse_unlike", copied)
     collect(tmp_path / "s")
     with waiting[0] as child:
         assert child.stdout is not None
@@ -164,7 +164,7 @@ def test_what_is_said_of_a_run_that_is_gone_meanwhile_is_refused(
     """Kept, it would be damage, and no `gc` would run any more."""
     fill(tmp_path / "s", runs=2)
     # The file stays: whoever has it open may write.
-    monkeypatch.setattr(gc.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
+    monkeypatch.setattr(rewriting.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
     with open_store(tmp_path / "s") as store:
         gone = store.reader().run("r0")
         remove(tmp_path / "s", "r0")

@@ -14,7 +14,7 @@ import pytest
 
 from replayproxy.core.canonical import digest
 from replayproxy.errors import StoreTrouble
-from replayproxy.storage import gc, open_store
+from replayproxy.storage import gc, open_store, rewriting
 from replayproxy.storage.environment import Environment
 from replayproxy.storage.gc import collect
 from replayproxy.storage.layout import u64
@@ -75,13 +75,13 @@ def test_a_damaged_body_that_something_kept_shares_is_refused(tmp_path: Path) ->
     assert (path / "data.mdb").read_bytes() == before
 
 
-@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize("turn", range(5))
 def test_killed_at_any_instant_it_leaves_a_whole_store_and_the_next_one_goes_on(tmp_path: Path, turn: int) -> None:
     killed_gc(tmp_path / "s", turn)
 
 
 def killed_gc(path: Path, turn: int) -> None:
-    """Kills it at a random instant behind one of its four steps; called with more turns by the soak."""
+    """Kills it at a random instant behind one of its five steps; called with more turns by the soak."""
     rng = random.Random(turn)
     fill(path)
     before = content(path)
@@ -89,7 +89,7 @@ def killed_gc(path: Path, turn: int) -> None:
     kept = {name: held for name, held in before.items() if not name.startswith("r1/") and name != "r2/e0"}
     child = subprocess.Popen([sys.executable, "-c", COLLECT, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    for _ in range(1 + turn % 4):
+    for _ in range(1 + turn % 5):
         child.stdout.readline()
     time.sleep(rng.random() * 0.05)
     child.send_signal(signal.SIGKILL)
@@ -161,7 +161,7 @@ def test_on_a_disk_without_a_single_free_block_it_deletes_all_the_same(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("replayproxy.storage.locks.os.pwrite", full)
-    monkeypatch.setattr(gc.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
+    monkeypatch.setattr(rewriting.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
     assert collect(tmp_path / "s").count["runs"] == 1
     with open_store(tmp_path / "s") as store, pytest.raises(StoreTrouble, match="no space left on device"):
         store.writer()
@@ -173,7 +173,7 @@ def test_the_new_file_belongs_to_whom_the_old_one_belonged(tmp_path: Path, monke
     data = tmp_path / "s/data.mdb"
     data.chmod(0o660)
     given: list[tuple[int, int]] = []
-    monkeypatch.setattr(gc.os, "fchown", lambda _, user, group: given.append((user, group)))
+    monkeypatch.setattr(rewriting.os, "fchown", lambda _, user, group: given.append((user, group)))
     before = data.stat()
     collect(tmp_path / "s")
     after = data.stat()

@@ -3,7 +3,10 @@ its place, and no byte of the file tells of them."""
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -114,7 +117,11 @@ def test_one_that_would_save_less_than_it_takes_is_not_made(tmp_path: Path) -> N
     assert read(path, "left") == left
 
 
-@pytest.mark.parametrize("where", ["among the records", "before the file is written"])
+AMONG = "among the records"
+STEPS = ("_removed", "_blobs", "retire", AMONG, "_dictionaries", "rewritten")
+
+
+@pytest.mark.parametrize("where", STEPS)
 def test_ended_at_any_step_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     path, left = tmp_path / "s", traffic(400, b"somebody", 2)
     fill(path, {"gone": (traffic(320, WORD, 1), CLEAN), "left": (left, CLEAN)})
@@ -124,15 +131,12 @@ def test_ended_at_any_step_the_next_one_goes_on(tmp_path: Path, monkeypatch: pyt
     def ended(*given: Any, **_: Any) -> Any:
         nonlocal turns
         turns += 1
-        if turns == 100 or where != "among the records":
+        if turns == 100 or where != AMONG:
             raise KeyboardInterrupt
         return real(*given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        if where == "among the records":
-            patch.setattr(retiring, "pressed", ended)
-        else:
-            patch.setattr(gc, "_rewritten", ended)
+        patch.setattr(*((retiring, "pressed") if where == AMONG else (gc, where)), ended)
         collect(path)
     assert verify(path).damaged == []
     assert read(path, "left") == left
@@ -155,3 +159,71 @@ def test_who_opened_the_store_before_reads_what_it_holds_already(tmp_path: Path)
             txn.delete(dictionary_key(number), db=store.env.dbs["meta"])
         reader = store.reader()
         assert len(list(reader.exchanges(reader.resolve("left/e").episode))) == 320
+
+
+LIMITED = """
+import json, resource, signal, sys
+from pathlib import Path
+from replayproxy.storage import learning
+from replayproxy.storage.gc import collect
+learning.FIRST = 300
+path, most = Path(sys.argv[1]), int(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+freed = collect(path)
+print(json.dumps({"count": freed.count, "short": freed.short, "used": freed.used, "remains": freed.remains}))
+"""
+
+
+SLACK = 16 * 4096
+
+
+def limited(path: Path) -> Any:
+    """What a gc tells on a disk that is nearly full: the data file may grow by a few pages."""
+    most = (path / "data.mdb").stat().st_size + SLACK
+    command = [sys.executable, "-c", LIMITED, str(path), str(most)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def with_bodies(count: int, size: int) -> list[Exchange]:
+    dice = random.Random(3)
+    return [exchange("GET", f"/file/{n}", body=dice.randbytes(size), at_ms=1000 + n) for n in range(count)]
+
+
+def test_without_room_for_other_dictionaries_the_bodies_go_and_the_next_one_does_the_rest(tmp_path: Path) -> None:
+    path, left = tmp_path / "s", traffic(3000, b"somebody", 2)
+    fill(path, {"gone": (traffic(320, WORD, 1) + with_bodies(3, 20_000), CLEAN), "left": (left, CLEAN)})
+    remove(path, "gone")
+    size, before = (path / "data.mdb").stat().st_size, named(path)
+    for blobs in (3, 0):
+        told = limited(path)
+        assert told["count"].get("blobs", 0) == blobs
+        assert "no room to do without the dictionaries" in told["short"]
+        assert told["remains"]
+        assert verify(path).read.get("blobs", 0) == 0
+        assert verify(path).damaged == []
+        assert named(path) == before, "what is left needs the old ones still"
+        assert (path / "data.mdb").stat().st_size < size, "it is written anew all the same"
+        assert read(path, "left") == left
+    assert WORD in b"".join(dictionaries(path).values())
+    assert not collect(path).remains
+    assert WORD not in (path / "data.mdb").read_bytes()
+    assert read(path, "left") == left
+    after = (path / "data.mdb").read_bytes()
+    collect(path)
+    assert (path / "data.mdb").read_bytes() == after, "there is nothing more to do"
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["with another one", "with none"])
+def test_the_room_of_the_bodies_that_it_deletes_is_enough_to_do_without(tmp_path: Path, kept: bool) -> None:
+    path, left = tmp_path / "s", traffic(1500, b"somebody", 2)
+    gone = traffic(320, WORD, 1) + with_bodies(16, 200_000)
+    fill(path, {"gone": (gone, CLEAN), "left": (left, {"secrets": {"kept": kept}})})
+    remove(path, "gone")
+    told = limited(path)
+    assert (told["short"], told["remains"], told["count"]["blobs"]) == ("", False, 16)
+    assert len(dictionaries(path)) == (0 if kept else 1)
+    assert WORD not in (path / "data.mdb").read_bytes()
+    assert read(path, "left") == left

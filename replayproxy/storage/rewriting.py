@@ -1,0 +1,128 @@
+"""The last step of `gc`: the data file without its free pages, in the place of the old one by one rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import lmdb
+
+from replayproxy.errors import StoreTrouble
+from replayproxy.storage import environment
+from replayproxy.storage.environment import Environment
+from replayproxy.storage.layout import COPY_FILE, DATA_FILE, META_PURGE
+from replayproxy.storage.trouble import StoreFull, not_written
+
+SPARE = 0.05
+"""Share of a file that may be free before it is worth writing anew."""
+
+_ROOM = 1 << 20
+"""Bytes that the map of a copy has for what is changed in it."""
+
+
+def rewritten(env: Environment, *, always: bool, purged: bool) -> str:
+    """Why the file was not written anew though it should be; empty: it was, or there was no reason.
+
+    `always`: removed text may lie in its free pages. `purged`: it lies nowhere else, and the new file says so.
+    """
+    try:
+        return _rewritten(env, always, purged)
+    except (lmdb.Error, OSError) as error:
+        trouble = not_written(env.path / COPY_FILE, error)
+        if isinstance(trouble, StoreFull):
+            return trouble.what
+        raise trouble from error
+
+
+def _rewritten(env: Environment, always: bool, purged: bool) -> str:
+    # The write transaction keeps whoever waits for one out until the new file is there; they ask then whether it is
+    # still theirs (`Environment.writing`).
+    with env.writing() as txn:
+        page, used = env.env.stat()["psize"], _used(env, txn)
+        held = env.env.info()["last_pgno"] + 1
+        if not always and held - used <= max(16, held * SPARE):
+            return ""
+        room = shutil.disk_usage(env.path).free
+        if room < used * page:
+            return f"the smaller file of {used * page:,} bytes has to be written beside it, and {room:,} are free"
+        copy = env.path / COPY_FILE
+        try:
+            with os.fdopen(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as out:
+                _owned_alike(env.path / DATA_FILE, out)
+                env.env.copyfd(out.fileno(), compact=True)
+                forgot = purged and _forget_purge(copy)
+                _continue(out, env.env.info()["last_txnid"])
+                out.flush()
+                os.fsync(out.fileno())
+            _refuse_unlike(env, txn, copy, less=forgot)
+            copy.replace(env.path / DATA_FILE)
+        finally:
+            copy.unlink(missing_ok=True)
+        _synced(env.path)
+    return ""
+
+
+def _owned_alike(old: Path, out: BinaryIO) -> None:
+    # Others may share the store, by their group or as its owner: root's gc must not take it from them.
+    had = old.stat()
+    with suppress(PermissionError):
+        os.fchown(out.fileno(), had.st_uid, had.st_gid)
+    os.fchmod(out.fileno(), stat.S_IMODE(had.st_mode))
+
+
+def _used(env: Environment, txn: Any) -> int:
+    stats = [txn.stat(db) for db in env.dbs.values()] + [env.env.stat()]
+    return 2 + sum(int(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]) for one in stats)
+
+
+def _forget_purge(copy: Path) -> bool:
+    """Takes the entry out of the copy: only there nothing is left to purge. Whether there was one."""
+    # Before `_continue`: a transaction behind it would have a number that the lock file does not know.
+    room = max(environment.MAP_SIZES[-1], copy.stat().st_size + _ROOM)
+    with lmdb.open(os.fspath(copy), subdir=False, lock=False, max_dbs=1, map_size=room) as made:
+        meta = made.open_db(b"meta", create=False)
+        with made.begin(write=True) as there:
+            return bool(there.delete(META_PURGE, db=meta))
+
+
+def _continue(out: BinaryIO, txn: int) -> None:
+    """Numbers the copy's last transaction as the old file's last.
+
+    LMDB counts from 1 in it, and takes from the lock file, which the processes that read the old file share with those
+    of the new one, which of the two meta pages is the newer: by the wrong parity it would read the other one.
+    """
+    out.seek(0)
+    page, both = environment.metas(out)
+    newest = max(both, key=lambda meta: meta.txn)
+    (older,) = (meta for meta in both if meta is not newest)
+    for place, meta, number in ((both[txn & 1], newest, txn), (both[1 - (txn & 1)], older, txn - 1)):
+        out.seek(place.at)
+        out.write(meta.packed(txn=number))
+    # LMDB need not write the last pages that it freed again (`Environment.fill_up`).
+    wanted = (newest.last_page + 1) * page
+    if os.fstat(out.fileno()).st_size < wanted:
+        out.truncate(wanted)
+
+
+def _refuse_unlike(env: Environment, txn: Any, copy: Path, *, less: bool) -> None:
+    """The copy must hold as many records of each kind before it takes the place of the store; `less`: but for one entry
+    in `meta`."""
+    with lmdb.open(os.fspath(copy), subdir=False, readonly=True, lock=False, max_dbs=len(env.dbs) + 8,
+                   map_size=environment.MAP_SIZES[-1]) as made, made.begin() as there:  # fmt: skip
+        for name, db in env.dbs.items():
+            wanted = txn.stat(db)["entries"] - (less and name == "meta")
+            found = there.stat(made.open_db(name.encode(), txn=there))["entries"]
+            if wanted != found:
+                raise StoreTrouble(f"the copy of {env.path} holds {found} of {wanted} {name}: it is left as it was")
+
+
+def _synced(directory: Path) -> None:
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
