@@ -8,7 +8,7 @@ After the first reading only the rows that changed are read out: two copies in m
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from replayproxy.errors import WrongUsage
 from replayproxy.state import Changes, Reading, RestoreFailed, Row, RowChange, Rows, Scope, Spec
 from replayproxy.state.spec import as_path
 from replayproxy.state.sqlite_copy import SqliteCopy
+from replayproxy.state.sqlite_pages import Pages, Span
 from replayproxy.state.sqlite_rows import Table, key_of, name, row_of, stored, tables_of
 
 SCHEMA = "schema"
@@ -36,6 +37,7 @@ class SqliteFile:
         self._path = path
         self.scope: Scope = scope
         self._copy = SqliteCopy(path)
+        self._pages = Pages()
         self._memory: sqlite3.Connection | None = None
         self._newer = "b"
         self._schema: list[Any] | None = None
@@ -52,9 +54,12 @@ class SqliteFile:
         if whole:
             memory.deserialize(whole, name=newer)
         schema = memory.execute(f"SELECT type, name, sql FROM {newer}.sqlite_master ORDER BY name").fetchall()
+        trees = dict(memory.execute(f"SELECT name, rootpage FROM {newer}.sqlite_master WHERE rootpage").fetchall())
+        spans = self._pages.take(whole, list(trees.values()))
         known, self._schema, self._newer = self._schema, schema, newer
         if schema == known and all(table.joins for table in self._tables) and not self._emptied(memory, newer):
-            return self._changed(memory, older, newer)
+            where = None if spans is None else {table: spans.get(root, ()) for table, root in trees.items()}
+            return self._changed(memory, older, newer, where)
         self._tables = tables_of(memory, newer)
         return self._whole(memory, newer, schema)
 
@@ -85,13 +90,16 @@ class SqliteFile:
             del rows[SEQUENCE]  # it cannot be dropped, so that it is there without rows says nothing
         return Reading(rows=rows, aside=aside)
 
-    def _changed(self, memory: sqlite3.Connection, older: str, newer: str) -> Reading:
+    def _changed(
+        self, memory: sqlite3.Connection, older: str, newer: str, where: Mapping[str, Sequence[Span] | None] | None
+    ) -> Reading:
+        """`where`: by table, the rowids between which rows may differ; None: anywhere."""
         rows: list[RowChange] = []
         aside: list[RowChange] = []
         for table in self._tables:
             after: dict[str, Row | None] = {}
             rowids: dict[str, Row | None] = {}
-            gone, came = table.changed(memory, older, newer)
+            gone, came = table.changed(memory, older, newer, None if where is None else where[table.name])
             for rowid, *values in gone:
                 key = key_of(table, rowid, values)
                 after[key] = rowids[key] = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from replayproxy.core.rowcode import Float, encode
 from replayproxy.core.values import Row
+from replayproxy.state.sqlite_pages import Span
 
 TEXT, INTEGER, REAL, NUMERIC, NONE = "text", "integer", "real", "numeric", "none"
 _NOT_UTF8 = "$text"
@@ -67,35 +68,53 @@ class Table:
         return _rows(memory, f"SELECT {self._columns('n')} FROM {schema}.{name(self.name)} n")
 
     def changed(
-        self, memory: sqlite3.Connection, older: str, newer: str
+        self, memory: sqlite3.Connection, older: str, newer: str, spans: Iterable[Span] | None
     ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
         """Rows that are no longer there, or no longer under their key, as they were; and rows that are new or changed,
-        as they are in the newer copy."""
-        is_new = f"o.{self._absent} IS NULL"
-        moved = f"(0{self._differs(self.keys)})"
-        found = _rows(memory, self._join("n", newer, "o", older, is_new, moved) + self._differs(self.columns))
+        as they are in the newer copy. `spans`: the rowids that are looked at; None: all."""
+        gone: list[Sequence[Any]] = []
+        came: list[Sequence[Any]] = []
+        for span in [None] if spans is None or self.rowid is None else spans:
+            gone_there, came_there = self._changed(memory, older, newer, span)
+            gone += gone_there
+            came += came_there
+        return gone, came
+
+    def _changed(
+        self, memory: sqlite3.Connection, older: str, newer: str, span: Span | None
+    ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+        more = f", o.{self._absent} IS NULL, 0{self._differs(self.keys)}"
         came: list[Sequence[Any]] = []
         new, has_moved = 0, False
-        for *row, row_is_new, row_moved in found:
+        for *row, is_new, moved in _rows(memory, self._unlike("n", newer, "o", older, self.columns, span, more)):
             came.append(row)
-            new += row_is_new
-            has_moved |= row_moved and not row_is_new
+            new += is_new
+            has_moved |= moved and not is_new
         # Where no key has moved each row has one partner or none, and the numbers tell whether any row is gone: then
         # the other join of all rows, which would find which, is not needed.
-        if has_moved or self._count(memory, older) + new != self._count(memory, newer):
-            return list(_rows(memory, self._join("o", older, "n", newer) + self._differs(self.keys))), came
+        if has_moved or self._count(memory, older, span) + new != self._count(memory, newer, span):
+            return list(_rows(memory, self._unlike("o", older, "n", newer, self.keys, span))), came
         return [], came
 
-    def _count(self, memory: sqlite3.Connection, schema: str) -> int:
-        found: int = memory.execute(f"SELECT count(*) FROM {schema}.{name(self.name)}").fetchone()[0]
+    def _unlike(
+        self, side: str, schema: str, other: str, other_schema: str, columns: Iterable[str], span: Span | None,
+        more: str = "",
+    ) -> str:  # fmt: skip
+        """The query of one copy's rows that the other copy has not, or has with other values."""
+        table = name(self.name)
+        return (
+            f"SELECT {self._columns(side)}{more} FROM {schema}.{table} {side}"
+            f" LEFT JOIN {other_schema}.{table} {other} ON {self._same}"
+            f" WHERE ({other}.{self._absent} IS NULL{self._differs(columns)}){self._within(side, span)}"
+        )
+
+    def _count(self, memory: sqlite3.Connection, schema: str, span: Span | None) -> int:
+        query = f"SELECT count(*) FROM {schema}.{name(self.name)} n WHERE 1{self._within('n', span)}"
+        found: int = memory.execute(query).fetchone()[0]
         return found
 
-    def _join(self, side: str, schema: str, other: str, other_schema: str, *more: str) -> str:
-        table, columns = name(self.name), ", ".join([self._columns(side), *more])
-        return (
-            f"SELECT {columns} FROM {schema}.{table} {side} LEFT JOIN {other_schema}.{table} {other}"
-            f" ON {self._same} WHERE {other}.{self._absent} IS NULL"
-        )
+    def _within(self, side: str, span: Span | None) -> str:
+        return "" if span is None else f" AND {side}.{self.rowid} BETWEEN {span[0]} AND {span[1]}"
 
 
 def tables_of(connection: sqlite3.Connection, schema: str) -> list[Table]:
