@@ -83,7 +83,7 @@ def _reasons(result: Diff, verbose: bool) -> Iterator[str]:
 
 
 def _root(result: Diff, number: int, root: RunRoot, verbose: bool) -> Iterator[str]:
-    yield f"ROOT {number}  explains {root.differences:,} of {result.differences:,} differences{_episodes(root)}"
+    yield f"ROOT {number}  explains {root.differences:,} of {count(result.differences, 'difference')}{_episodes(root)}"
     one = root.root
     request = safe(one.request or one.template)
     lane = f"   lane {safe(one.lane)}" if one.lane else ""

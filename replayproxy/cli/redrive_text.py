@@ -88,7 +88,7 @@ def _sent(one: Redriven, shown: Repetition) -> list[str]:
     assert one.plan is not None
     answered, compared = len(drive.live), shown.comparison.snapshots_compared
     lines = [
-        f"    sent     {answered} of {total} requests",
+        f"    sent     {answered} of {count(total, 'request')}",
         f"    answers  {answered} compared, {equal_answers(one, shown)} of them equal before anything is explained",
         f"    states   {compared} compared, {states['equal']} of them equal before that; {states['recorded']} recorded",
     ]

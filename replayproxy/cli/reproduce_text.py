@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from replayproxy.cli.common import beside, safe
+from replayproxy.cli.common import beside, count, safe
 from replayproxy.session.reproduce import Reproduced
 
 _BETWEEN = {
@@ -45,7 +45,7 @@ def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
         shown = ", ".join(minimal[:6]) + (", .." if len(minimal) > 6 else "")
         made = evidence.get("tries")
         tries = f", found in {made} {'try' if made == 1 else 'tries'}" if made else ""
-        yield f"  enough     {len(minimal)} of {evidence.get('of')} exchanges: {shown}{tries}"
+        yield f"  enough     {len(minimal)} of {count(evidence['of'], 'exchange')}: {shown}{tries}"
     if evidence.get("between") in _BETWEEN:
         yield f"  between    {_BETWEEN[evidence['between']]}"
     if evidence.get("rows"):
@@ -55,7 +55,7 @@ def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
     for outcome in evidence.get("outcomes") or ():
         values = ", ".join(safe(json.dumps(value, ensure_ascii=False, default=str)) for value in outcome["values"])
         repeats = ", ".join(map(str, outcome["repeats"]))
-        yield f"  outcome    {outcome['times']} times (repeats {repeats})" + (f"  {values}" if values else "")
+        yield f"  outcome    {count(outcome['times'], 'time')} (repeats {repeats})" + (f"  {values}" if values else "")
     if evidence.get("values"):
         values = ", ".join(safe(json.dumps(value, ensure_ascii=False, default=str)) for value in evidence["values"])
         yield f"  it showed  {values}   to be expected {safe(json.dumps(evidence.get('expected'), default=str))}"

@@ -32,6 +32,7 @@ from replayproxy.core.rules import Rule, RuleBook
 from replayproxy.core.secrets import Secrets
 from replayproxy.core.seeds import Seeds
 from replayproxy.core.shots import Progress, match_snapshots
+from replayproxy.core.shown import count
 from replayproxy.core.sides import Side, overlapping, untold
 from replayproxy.core.statediff import StateEvent, States
 from replayproxy.core.strays import strays
@@ -290,7 +291,8 @@ class _Comparing:
                 yield f"{name} ({trace.address}) is {trace.episode.state}{why}"
             # Whoever gives the pairs knows which is which.
             if self._aligned and (ambiguous := overlapping(trace.exchanges)):
-                yield f"{ambiguous} exchanges of {name} overlap an equal request of their lane: their order is unknown"
+                told = f"{count(ambiguous, 'exchange')} of {name} {'overlaps' if ambiguous == 1 else 'overlap'}"
+                yield f"{told} an equal request of the lane: the order is unknown"
         if not self._rows and not snapshots:
             yield "nothing to compare: neither episode holds an exchange"
         if self._rows:

@@ -26,6 +26,7 @@ from replayproxy.core.bodies import TREES, Content, content, multimaps, summary
 from replayproxy.core.canonical import split_query, split_target
 from replayproxy.core.difference import Difference, from_change
 from replayproxy.core.headerdiff import REQUEST_HEADERS, RESPONSE_HEADERS, count_beside, headers, text_of
+from replayproxy.core.shown import count
 from replayproxy.core.tokens import skeleton
 from replayproxy.core.treediff import ABSENT, Soften, tree_diff
 from replayproxy.core.values import Body, Exchange, Fields, Outcome, WebSocket
@@ -186,7 +187,7 @@ def _long_talks(a: WebSocket, b: WebSocket) -> Iterator[Difference]:
 def _shown(websocket: WebSocket | None) -> Any:
     if websocket is None:
         return ABSENT
-    said = f"{websocket.count} messages"
+    said = count(websocket.count, "message")
     return f"{said}, digest {websocket.log.said.hex()[:16]}" if websocket.is_apart and websocket.log else said
 
 

@@ -11,6 +11,7 @@ from replayproxy.core import prolly
 from replayproxy.core.canonical import field, request_key
 from replayproxy.core.effects import is_write, lane_ambiguities
 from replayproxy.core.renaming import Identifiers
+from replayproxy.core.shown import count
 from replayproxy.core.values import Exchange, Outcome, Snapshot, Trace
 
 type Load = Callable[[bytes], bytes]
@@ -79,7 +80,7 @@ def untold(pairs: Sequence[tuple[Exchange, Exchange]], snapshots: int) -> Iterat
     if not snapshots and not any(_answered(x) or _answered(y) for x, y in pairs):
         yield "nothing to compare: the environment answered none of the exchanges"
     if lost := sum(_uncaptured(x) and _uncaptured(y) for x, y in pairs):
-        yield f"of {lost} exchanges neither side has the body: it was not captured"
+        yield f"of {count(lost, 'exchange')} neither side has the body: it was not captured"
 
 
 def _answered(exchange: Exchange) -> bool:

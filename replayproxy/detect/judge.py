@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replayproxy.core.rules import RuleBook
+from replayproxy.core.shown import count
 from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect.across import Across
 from replayproxy.detect.finding import CONVINCING, Finding, Kind, in_order
@@ -147,8 +148,9 @@ def _judgement(
 def _notes(swept: Swept, siblings: Siblings) -> Iterator[str]:
     if swept.provenance.full:
         yield "the index of values was full: flows of later values were not looked for"
-    if siblings.aged:
-        yield f"{len(siblings.aged)} answers differ from a sibling's as the cache that they declare allows"
+    if aged := len(siblings.aged):
+        told = f"{count(aged, 'answer')} {'differs' if aged == 1 else 'differ'}"
+        yield f"{told} from a sibling's as the cache that they declare allows"
 
 
 def _with_envs(finding: Finding, summaries: Mapping[str, Summary]) -> Finding:

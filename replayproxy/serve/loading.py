@@ -11,6 +11,7 @@ from replayproxy.core.redact import Redactor
 from replayproxy.core.relax import Relaxation
 from replayproxy.core.script import Script
 from replayproxy.core.scriptbuild import build
+from replayproxy.core.shown import count
 from replayproxy.core.values import Body, Episode, Run
 from replayproxy.errors import DamagedRecord
 from replayproxy.serve.discretion import is_foreign
@@ -44,7 +45,8 @@ def load_script(
     )
     if episode.seal is not None and episode.seal.exchanges != len(script.entries):
         raise DamagedRecord(
-            f"{script.address} holds {len(script.entries)} exchanges, and was sealed with {episode.seal.exchanges}",
+            f"{script.address} holds {count(len(script.entries), 'exchange')},"
+            f" and was sealed with {episode.seal.exchanges}",
             hint="replayproxy fsck",
         )
     return script

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from replayproxy.core.shown import count
 from replayproxy.detect.finding import CONVINCING, Grade, Kind
 from replayproxy.detect.judge import Judgement
 from replayproxy.detect.verdicts import Word, rate
@@ -85,5 +86,7 @@ def _unjudged(
     for kind in demands.require:
         lacking = [name for name in counted if kind.value not in judgement.coverage[name].checked]
         if lacking:
-            found.append((Exit.UNJUDGED, f"{kind} was not looked for in {len(lacking)} of {len(counted)} episodes"))
+            found.append(
+                (Exit.UNJUDGED, f"{kind} was not looked for in {len(lacking)} of {count(len(counted), 'episode')}")
+            )
     return found

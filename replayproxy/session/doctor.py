@@ -16,6 +16,7 @@ from dataclasses import replace
 import aiohttp
 
 from replayproxy.core.prolly import diff
+from replayproxy.core.shown import count
 from replayproxy.core.values import Snapshot, SnapshotStatus
 from replayproxy.errors import Exit, Problem
 from replayproxy.session.addresses import plainly
@@ -138,7 +139,7 @@ def _compared(a: Snapshot, b: Snapshot, nodes: Mapping[bytes, bytes], plan: Plan
     assert a.root is not None
     assert b.root is not None
     ms = (b.done - b.begun) / 1e6
-    head = f"snapshot {a.name}: {b.rows:,} rows, {'atomic' if b.atomic else 'not atomic'}, {ms:.0f} ms"
+    head = f"snapshot {a.name}: {count(b.rows, 'row')}, {'atomic' if b.atomic else 'not atomic'}, {ms:.0f} ms"
     if a.root == b.root:
         found.add("ok", a.name, f"{head}; two reads equal")
     else:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from replayproxy.core.redact_records import clean_episode
+from replayproxy.core.shown import count
 from replayproxy.core.values import Episode, EpisodeState, Event, SnapshotStatus
 from replayproxy.errors import Problem
 from replayproxy.proxy.scribe import Ticket
@@ -223,7 +224,9 @@ class Episodes:
             self.engine.release(ours)
             # Workers have to be asked; one that stands still is killed meanwhile, and what it carried is lost by name.
             if not await live.settle(_left(deadline, SETTLE)):
-                self.recording.ledger.mark_fault(live, f"{len(live.flights)} exchanges did not end with the episode")
+                self.recording.ledger.mark_fault(
+                    live, f"{count(len(live.flights), 'exchange')} did not end with the episode"
+                )
 
     async def _seal(self, live: Live) -> Episode:
         """Everything of the episode is on disk when it returns, or it is incomplete and says why."""

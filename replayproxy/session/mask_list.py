@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replayproxy.core.shown import count
 from replayproxy.core.values import Episode
 from replayproxy.errors import Exit, worst
 from replayproxy.session.mask_groups import Groups
@@ -33,7 +34,8 @@ class Listed:
         if not of:
             return [(Exit.UNJUDGED, "the run holds no episode")]
         if self.share > self.demands.max_masked:
-            told = f"{len(self.masked):,} of {of:,} episodes are masked ({self.share:.1%})"
+            are = "is" if len(self.masked) == 1 else "are"
+            told = f"{len(self.masked):,} of {count(of, 'episode')} {are} masked ({self.share:.1%})"
             return [(Exit.DIFFERENT, f"{told}, more than --max-masked {self.demands.max_masked:g}")]
         return []
 

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from replayproxy.core.rules import Rule
+from replayproxy.core.shown import count
 from replayproxy.core.values import Episode, EpisodeState, Run
 from replayproxy.detect.silence import Silence
 from replayproxy.session.check import Progress, check
@@ -71,8 +72,8 @@ def why_again(
     judged = set(document.get("verdicts") or ())
     if came := [one.name for one in episodes if one.name not in judged]:
         return f"{len(came):,} of its episodes came after the last check"
-    if len(judged) > len(episodes):
-        return f"{len(judged) - len(episodes):,} episodes were removed after the last check"
+    if (gone := len(judged) - len(episodes)) > 0:
+        return f"{count(gone, 'episode')} {'was' if gone == 1 else 'were'} removed after the last check"
     wall = document.get("checked_wall") or 0
     unended = {*document.get("open", ())}
     if changed := [one for one in episodes if (one.ended_wall or 0) > wall or _ended(one, unended)]:

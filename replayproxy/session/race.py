@@ -17,6 +17,7 @@ from replayproxy.core.bindings import drawn_from
 from replayproxy.core.chaos import unblamed
 from replayproxy.core.names import archive_splits
 from replayproxy.core.schedule import why_not_sent
+from replayproxy.core.shown import count
 from replayproxy.core.values import UNATTRIBUTED, RowChange, Snapshot, Trace
 from replayproxy.detect.finding import Grade
 from replayproxy.detect.ops import Effect
@@ -90,7 +91,7 @@ async def race(store: Store, ask: Ask, say: Callable[[str], None]) -> Race:
     if not chosen:
         raise CannotJudge(
             f"{trace.address} holds no two requests that look risky together: "
-            f"{len([e for e in trace.exchanges if why_not_sent(e) is None])} exchanges looked at",
+            f"{count(sum(why_not_sent(e) is None for e in trace.exchanges), 'exchange')} looked at",
             hint="name two writes yourself: --pair SEQ,SEQ",
         )
     words = RedriveAsk(addresses=(ask.address,), words=ask.words, limit=ask.limit)

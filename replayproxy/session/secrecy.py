@@ -16,6 +16,7 @@ from typing import Any
 
 from replayproxy.core.redact import Redactor, SecretRule
 from replayproxy.core.redact_token import KEY_BYTES
+from replayproxy.core.shown import count
 from replayproxy.core.values import Run
 from replayproxy.errors import StoreTrouble, WrongUsage
 
@@ -109,7 +110,7 @@ def told(redactor: Redactor) -> list[str]:
             "--keep-secrets: credentials, cookies and tokens are stored as they are sent, and are shown",
             "who can read the store, or an export of it, can use them",
         ]
-    rules = f", and by {len(redactor.rules)} rules of yours" if redactor.rules else ""
+    rules = f", and by {count(len(redactor.rules), 'rule')} of yours" if redactor.rules else ""
     return [f"credentials, cookies and tokens are replaced by rp-secret-.. before they are stored{rules}"]
 
 

@@ -41,12 +41,13 @@ def _env_lines(tally: Tally, given: Mapping[str, str], instances: Mapping[str, i
     out = []
     for name, upstream in upstreams.items():
         env = tally.envs.get(name, EnvTally())
-        where = f"{instances.get(name, 0)} instances (dynamic)" if upstream == "dynamic" else upstream
+        where = f"{count(instances.get(name, 0), 'instance')} (dynamic)" if upstream == "dynamic" else upstream
         p50, p99 = env.added.quantile(0.5), env.added.quantile(0.99)
         added = f"   added p50 {p50:.1f} p99 {p99:.1f} ms" if p50 is not None and p99 is not None else ""
         how = ", ".join(f"{outcome.value} {n:,}" for outcome, n in env.failed.items() if n)
         failed = f"failed {env.failed.total():,}" + (f" ({how})" if how else "")
-        counts = f"{env.exchanges:>8,} exchanges   5xx {env.errors}   {failed}{added}"
+        exchanges = f"{env.exchanges:>8,} {'exchange' if env.exchanges == 1 else 'exchanges':<9}"
+        counts = f"{exchanges}   5xx {env.errors}   {failed}{added}"
         out.append(f"  {name:<{width}}   {where:<28} {counts}")
     return out
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from replayproxy.core.canonical import VIEW_LIMIT
+from replayproxy.core.shown import count
 from replayproxy.core.values import (
     UNATTRIBUTED,
     Body,
@@ -145,7 +146,9 @@ class Reader(Contents):
                 break
             start = records[-1][0] + b"\0"
         if episode.seal is not None and seq < episode.seal.exchanges:
-            raise self._lacking(episode, f"it was sealed with {episode.seal.exchanges} exchanges, {seq} are there")
+            raise self._lacking(
+                episode, f"it was sealed with {count(episode.seal.exchanges, 'exchange')}, {seq} are there"
+            )
 
     def _records(self, txn: Any, episode: Episode, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         prefix = u64(episode.key)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
+from replayproxy.core.shown import count
 from replayproxy.core.values import Seal
 from replayproxy.storage.frame import CHECKSUM_AT
 from replayproxy.storage.layout import u64
@@ -71,7 +72,7 @@ def seal_trouble(expected: Seal, found: Seal) -> str | None:
     """What is wrong when a seal does not fit; None when it does."""
     if (expected.exchanges, expected.snapshots) != (found.exchanges, found.snapshots):
         return (
-            f"it was sealed with {expected.exchanges} exchanges and {expected.snapshots} snapshots,"
+            f"it was sealed with {count(expected.exchanges, 'exchange')} and {count(expected.snapshots, 'snapshot')},"
             f" {found.exchanges} and {found.snapshots} are there"
         )
     return None if expected.chain == found.chain else "its records are not those it was sealed with"

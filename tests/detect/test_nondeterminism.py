@@ -96,7 +96,7 @@ def cached(stage: str, path: str = "/deals", *, write: bool = True, **fields: st
 def test_a_cache_that_declares_itself_explains_that_it_was_filled_at_another_time(fields: dict[str, str]) -> None:
     judgement = hand(cached("won", **fields), cached("won", **fields), cached("lead", **fields)).judge()
     assert judgement.findings == ()
-    assert judgement.notes == ("1 answers differ from a sibling's as the cache that they declare allows",)
+    assert judgement.notes == ("1 answer differs from a sibling's as the cache that they declare allows",)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ EXPIRED = Silence(what="race GET /y", reason="r", until=date(2020, 1, 1))
         (None, EPISODES, [], Terms(), "it was never checked"),
         ({**CHECKED, "detectors": -1}, EPISODES, [], Terms(), "the last check was made by other detectors"),
         (CHECKED, [*EPISODES, episode("c")], [], Terms(), "1 of its episodes came after the last check"),
-        (CHECKED, EPISODES[:1], [], Terms(), "1 episodes were removed after the last check"),
+        (CHECKED, EPISODES[:1], [], Terms(), "1 episode was removed after the last check"),
         (CHECKED, [EPISODES[0], episode("b", ended_wall=11, state=SEALED)], [], Terms(),
          "1 of its episodes ended after the last check"),
         ({**CHECKED, "open": ["b"]}, EPISODES, [], Terms(), "1 of its episodes ended after the last check"),

@@ -36,6 +36,15 @@ def test_a_recording_with_an_exchange_in_a_sealed_episode_is_whole() -> None:
     assert "recorded nightly: WHOLE   1 episode sealed, 0 incomplete   1 exchange   41 m 07 s" in shown(whole())
 
 
+def test_one_exchange_of_an_environment_is_one_and_keeps_its_column() -> None:
+    tally = whole()
+    tally.exchange(exchange(env="cal"), attributed=True)
+    tally.exchange(exchange(env="cal"), attributed=True)
+    told = {line.split()[0]: line for line in shown(tally).splitlines() if "   5xx " in line}
+    assert "       1 exchange    5xx 0   " in told["crm"]
+    assert "       2 exchanges   5xx 0   " in told["cal"]
+
+
 def test_nothing_recorded_is_not_whole() -> None:
     tally = Tally(run="r")
     assert tally.why_not_whole() == ["no exchange was recorded in an episode"]

@@ -210,7 +210,7 @@ async def test_an_episode_whose_exchanges_did_not_end_is_incomplete(
             os.kill(pid, signal.SIGSTOP)
         async with http.post(f"{one.control}/v1/episodes/e/end", json={}) as ended:
             told = await ended.json()
-        assert (told["state"], told["faults"]) == ("incomplete", ["1 exchanges did not end with the episode"])
+        assert (told["state"], told["faults"]) == ("incomplete", ["1 exchange did not end with the episode"])
     await asyncio.gather(asking, return_exceptions=True)
 
 

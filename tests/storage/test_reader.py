@@ -192,7 +192,7 @@ def test_a_damaged_exchange_is_named_and_the_others_can_be_read(damaged: tuple[S
 def test_a_lost_exchange_is_noticed_by_the_seal(damaged: tuple[Store, Reader, Run, Episode]) -> None:
     store, reader, made, rollout = damaged
     change(store, "exchanges", exchange_key(rollout.key, exchange(at_ms=1).order), lambda _: None)
-    with pytest.raises(DamagedRecord, match=r"r/e in .* sealed with 3 exchanges and 1 snapshots, 2 and 1 are there"):
+    with pytest.raises(DamagedRecord, match=r"r/e in .* sealed with 3 exchanges and 1 snapshot, 2 and 1 are there"):
         reader.trace(made, rollout)
 
 
