@@ -71,12 +71,13 @@ class Matcher:
         self._next: dict[object, int] = {}
         self._kept = array("q")
 
-    def set_aside(self) -> None:
-        """Nothing is asked until `go_on`: what was claimed is kept in sixteen bytes each, and the script not at all."""
+    def set_aside(self, emptied: Script) -> None:
+        """Nothing is asked until `go_on`: what was claimed is kept in sixteen bytes each, and of the script what
+        `emptied` is."""
         self._kept = array("q", chain.from_iterable(self.consumer.items()))
         self.consumer.clear()
         self._next.clear()  # positions in queues that will be others; they are found again
-        self._script = self._script.emptied()
+        self._script = emptied
 
     def go_on(self, script: Script) -> None:
         """With the same script, read again: what was claimed stays claimed."""

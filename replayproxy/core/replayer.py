@@ -122,7 +122,7 @@ class Replayer:
     def set_aside(self) -> None:
         """Nothing is asked until `go_on`. Of the script its name is kept, and of what was played of it what must be."""
         self.script = self.script.emptied()
-        self._matcher.set_aside()
+        self._matcher.set_aside(self.script)
         self._progress.go_on(self.script.gates)
 
     def go_on(self, script: Script) -> None:

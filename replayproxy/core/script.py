@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from replayproxy.core.callids import Ids, replay_key
 from replayproxy.core.canonical import KEY_FIELDS, RequestKey
@@ -147,10 +147,7 @@ class Script:
 
     def emptied(self) -> Script:
         """Its name alone."""
-        return replace(
-            self, entries=(), queues={}, lanes={}, exact={}, keys=(), numbers={}, loose={}, together=frozenset(),
-            shapes={}, relaxed={}, gates=Gates(cells=(), needs={}, where={}), causes=Causes(lanes={}, writes={}),
-        )  # fmt: skip
+        return replace(self, **_EMPTY)
 
     def known(self, env: str, heard: Request | Heard) -> Identified | None:
         """The request with its keys, when one byte-equal to it was recorded. Costs no parsing."""
@@ -170,6 +167,14 @@ class Script:
         shape = shape_of(asked.env, asked.request) if self.shapes else None
         relaxed = self.rules.relaxed(asked.env, asked.request) if self.rules else None
         return asked._replace(loose=Loose(shape, relaxed))
+
+
+# The same objects for every script: tens of thousands may be kept emptied.
+_EMPTY: dict[str, Any] = {
+    "entries": (), "queues": {}, "lanes": {}, "exact": {}, "keys": (), "numbers": {}, "loose": {},
+    "together": frozenset(), "shapes": {}, "relaxed": {}, "gates": Gates(cells=(), needs={}, where={}),
+    "causes": Causes(lanes={}, writes={}),
+}  # fmt: skip
 
 
 def why_not_served(exchange: Exchange) -> str:

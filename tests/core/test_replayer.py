@@ -6,6 +6,7 @@ import pytest
 
 from replayproxy.core.nearest import Near, Situation, State, nearest
 from replayproxy.core.replayer import Grade, Miss, Order, Replayer, Serve
+from replayproxy.core.script import Script
 from replayproxy.core.scriptbuild import build
 from replayproxy.core.values import Exchange, Outcome
 from replayproxy.testing import exchange, request, trace
@@ -265,3 +266,24 @@ def test_resets_are_served_and_not_owed() -> None:
     play = Play(exchange("POST", "/reset", is_reset=True), exchange("GET", "/x"))
     assert [entry.seq for entry in play.replayer.unused()] == [2]
     assert play.ask("POST", "/reset") == 1
+
+
+def test_what_is_set_aside_keeps_one_script_with_nothing_in_it_and_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Script] = []
+    real = Script.emptied
+
+    def emptied(self: Script) -> Script:
+        made.append(real(self))
+        return made[-1]
+
+    monkeypatch.setattr(Script, "emptied", emptied)
+    play = counter()
+    whole = play.replayer.script
+    assert play.ask("GET", "/counter") == 1
+    play.replayer.set_aside()
+    assert made == [play.replayer.script]
+    assert (made[0].address, made[0].entries, made[0].exact) == (whole.address, (), {})
+    play.replayer.go_on(whole)
+    assert play.ask("GET", "/counter") == 3
