@@ -17,6 +17,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
+import lmdb
 import zstandard
 
 from replayproxy.storage.frame import LEVEL, Broken, NoDictionary
@@ -47,8 +48,13 @@ def _checksum(number: int, data: bytes) -> bytes:
 
 
 def numbers(txn: Any, meta: Any) -> list[int]:
-    """The numbers of a store's dictionaries, the oldest first."""
-    return [dictionary_number(bytes(key)) for key in keys_under(txn, meta, META_DICTIONARY)]
+    """The numbers of a store's dictionaries, the oldest first. Where the pages of one are damaged, all that were ever
+    given: LMDB reads them with the key, and nothing more in this transaction."""
+    last = int.from_bytes(txn.get(META_LAST_DICTIONARY, db=meta) or b"", "big")
+    try:
+        return [dictionary_number(bytes(key)) for key in keys_under(txn, meta, META_DICTIONARY)]
+    except lmdb.Error:
+        return list(range(1, last + 1))
 
 
 def put_dictionary(txn: Any, meta: Any, data: bytes) -> int:

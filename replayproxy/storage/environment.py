@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -112,14 +112,19 @@ class Environment:
 
     def _dictionary(self, number: int) -> bytes | None:
         with self.reading() as txn:
-            raw: bytes | None = txn.get(dictionary_key(number), db=self.dbs["meta"])
+            try:
+                raw: bytes | None = txn.get(dictionary_key(number), db=self.dbs["meta"])
+            except lmdb.Error as error:  # the record that needs it is told of, not the store
+                raise NoDictionary(number, f"cannot be read: {error}") from error
         return raw
 
     def know_dictionaries(self) -> None:
-        """Reads all there are: `gc` may take one out of use while somebody still holds a record that needs it."""
-        with self.reading() as txn:
-            there = numbers(txn, self.dbs["meta"])
-        self.dictionaries.know(there)
+        """Reads all there are: `gc` may take one out of use while somebody still holds a record that needs it.
+        Damage is told of where it is met."""
+        with suppress(StoreTrouble):
+            with self.reading() as txn:
+                there = numbers(txn, self.dbs["meta"])
+            self.dictionaries.know(there)
 
     def press(self) -> Press:
         """What new records are compressed with: the newest dictionary that is whole, if there is any."""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from replayproxy.core.values import Exchange
+from replayproxy.errors import DamagedRecord
 from replayproxy.storage import gc, learning, open_store, retiring
 from replayproxy.storage.dictionaries import numbers
 from replayproxy.storage.frame import dictionary_of
@@ -227,3 +228,31 @@ def test_the_room_of_the_bodies_that_it_deletes_is_enough_to_do_without(tmp_path
     assert len(dictionaries(path)) == (0 if kept else 1)
     assert WORD not in (path / "data.mdb").read_bytes()
     assert read(path, "left") == left
+
+
+def lose_pages(path: Path, number: int) -> None:
+    """Damages where the pages of a dictionary are said to lie, by one bit."""
+    key, data = dictionary_key(number), path / "data.mdb"
+    raw = bytearray(data.read_bytes())
+    at = raw.find(key)
+    while at >= 0:
+        at += len(key)
+        if 2 <= int.from_bytes(raw[at : at + 8], "little") < len(raw) // 4096:
+            raw[at + 5] ^= 0x10
+        at = raw.find(key, at)
+    data.write_bytes(raw)
+
+
+def test_damaged_pages_of_a_dictionary_damage_the_records_that_need_it_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path, {"old": (traffic(400, b"somebody", 2), CLEAN)})
+    (number,) = dictionaries(path)
+    lose_pages(path, number)
+    with open_store(path) as store:
+        assert [one.name for one in store.reader().runs()] == ["old"]
+    with pytest.raises(DamagedRecord, match=rf"old/e#1 in .* needs dictionary {number}, which cannot be read: .*fsck"):
+        read(path, "old")
+    new = traffic(5, OTHER, 3)
+    fill(path, {"new": (new, CLEAN)})
+    assert read(path, "new") == new, "what is recorded now does without it"
+    assert any("MDB_PAGE_NOTFOUND" in one["why"] for one in verify(path).damaged)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replayproxy.storage import environment, gc, open_store
+from replayproxy.storage import environment, gc, open_store, rewriting
 from replayproxy.storage.gc import collect
 from replayproxy.storage.layout import META_PURGE, u64
 from replayproxy.storage.verify import verify
@@ -19,6 +19,12 @@ from tests.storage.gc_kit import content, fill, fill_more, remove
 
 OWN = random.Random("021").randbytes(30_000)[100:200]
 """Of a body of r0/e2."""
+
+
+@pytest.fixture(autouse=True)
+def spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free pages alone are no reason to write a file anew."""
+    monkeypatch.setattr(rewriting, "SPARE", 1)
 
 
 def purge(path: Path) -> bytes | None:
