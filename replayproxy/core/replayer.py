@@ -187,9 +187,10 @@ class Replayer:
 
     def give(self, entry: Entry, asked: Identified, lane: str) -> None:
         """`ask` and `done` for what `plain` gave."""
+        grade = _EXACT if entry.exact == asked.exact else _CANONICAL
         self.requests += 1
         self._matcher.take(entry, asked, lane, self.requests)
-        self.tally.served[_EXACT if entry.exact == asked.exact else _CANONICAL] += 1
+        self.tally.served[grade] += 1
         self._progress.done(entry.at)
 
     def echoed(self, serve: Serve) -> None:

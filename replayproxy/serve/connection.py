@@ -36,7 +36,7 @@ _LONGEST = 2**63
 _NOWHERE = URL("/")
 
 type Express = Callable[[RawRequestMessage], bytes | None]
-"""The bytes of an answer, or None where it takes a handler."""
+"""The bytes of an answer, or None where it takes a handler. Where it raises, it takes one, too: nothing was claimed."""
 
 
 class HeadTooLong(BadHttpMessage):
@@ -179,7 +179,7 @@ class Connection(RequestHandler):
             return False
         try:
             data = self._express(message)
-        except Exception:  # the long way meets it too, and there it is told
+        except Exception:  # nothing was claimed; the long way meets it too, and there it is told
             return False
         if data is None:
             return False

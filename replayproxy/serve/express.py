@@ -18,7 +18,8 @@ from replayproxy.serve.visit import Dialect, is_marked, origin_form
 
 
 class Express:
-    """Of one door. `answer` is for a request without a body, on a connection that waits for one."""
+    """Of one door. `answer` is for a request without a body, on a connection that waits for one. Where it raises,
+    nothing was claimed."""
 
     def __init__(self, stage: Stage, dialect: Dialect, discreet: Discretion, entrance: Entrance) -> None:
         self._stage, self._dialect, self._entrance = stage, dialect, entrance

@@ -99,9 +99,10 @@ class Scene:
         ready = self.ready[entry.at] if entry is not None else None
         if entry is None or ready is None or ready.ending is not Ending.KEEP:
             return None
+        data = ready.data  # whatever can fail comes before the claim: `Express`
         self.replayer.give(entry, asked, lane)
         self._move()
-        return ready.data
+        return data
 
     def done(self, serve: Serve) -> None:
         if self.replayer.done(serve):

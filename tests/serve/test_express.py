@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web_protocol
@@ -13,6 +13,8 @@ from aiohttp.http_parser import HttpRequestParserPy
 
 from replayproxy.serve.connection import Connection
 from replayproxy.serve.express import Express
+from replayproxy.serve.ready import Ready
+from replayproxy.serve.wire import Ending
 from replayproxy.storage import Store
 from replayproxy.testing import exchange
 from tests.properties.test_interleavings import EPISODES, episode
@@ -174,7 +176,9 @@ async def test_a_connection_that_is_used_is_not_closed_as_an_idle_one(
         line.close()
 
 
-async def test_an_error_of_the_short_way_is_told_by_the_long_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fails_in_the_short_way_alone_is_answered_by_the_long_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: Express, message: Any) -> bytes | None:
         raise RuntimeError("broken")
 
@@ -183,4 +187,32 @@ async def test_an_error_of_the_short_way_is_told_by_the_long_one(store: Store, m
     async with staged(store, run, sole=None) as on:
         line = await Line(on).open()
         assert [(await line.ask(f"/rp/e/{n}"))[0] for n in (0, 1)] == [200, 200]
+        assert on.faults == []
+        assert on.receipt()["faults"] == []
+        line.close()
+
+
+class Broken:
+    """An answer of which nothing can be had."""
+
+    ending = Ending.KEEP
+
+    @property
+    def data(self) -> bytes:
+        raise RuntimeError("broken")
+
+
+async def test_what_fails_in_both_ways_is_told_and_takes_the_answer_of_no_other_request(store: Store) -> None:
+    run = record(store, {"e": [exchange("GET", "/a", at_ms=n * 10, body={"n": n}) for n in range(3)]})
+    async with staged(store, run, sole=None) as on:
+        line = await Line(on).open()
+        assert await line.ask("/rp/e/a") == (200, b'{"n": 0}')
+        scene = await on.stage.scene("e")
+        scene.ready = [None, cast("Ready", Broken()), scene.ready[2]]
+        assert (await line.ask("/rp/e/a"))[0] == 500
+        line.close()
+        line = await Line(on).open()
+        assert await line.ask("/rp/e/a") == (200, b'{"n": 2}')
+        assert [str(fault) for fault in on.faults] == ["broken"]
+        assert on.receipt()["faults"] == ["e: RuntimeError: broken (answering GET /rp/e/a)"]
         line.close()
