@@ -101,22 +101,28 @@ def _verdicts(told: Mapping[str, Any], words: Mapping[str, int]) -> str:
 
 
 def _findings(told: Mapping[str, Any]) -> Iterator[str]:
-    """One line per fault: the findings that a fault has on several episodes share a fingerprint."""
-    faults: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for finding in told["findings"]:
-        if "known" not in finding:
-            faults.setdefault((finding["fingerprint"], finding["grade"]), []).append(finding)
+    """One line per fault."""
+    faults = _faults(told)
     rows = [
         (
             first["number"], first["grade"], first["kind"], safe(first["episode"]) + _more(same),
             safe(first["pointer"] or "-"), safe(first["title"]),
         )
-        for first, same in ((same[0], same) for same in list(faults.values())[:SHOWN])
+        for first, same in ((same[0], same) for same in faults[:SHOWN])
     ]  # fmt: skip
     yield from (cut(line) for line in (columns(rows) if rows else ()))
-    rest = sum(map(len, list(faults.values())[SHOWN:]))
+    rest = sum(map(len, faults[SHOWN:]))
     if rest > 0:
         yield f"and {rest:,} more        --json lists all"
+
+
+def _faults(told: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    """The findings that are not known, those of one fault together: they share a fingerprint."""
+    faults: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for finding in told["findings"]:
+        if "known" not in finding:
+            faults.setdefault((finding["fingerprint"], finding["grade"]), []).append(finding)
+    return list(faults.values())
 
 
 def _more(same: Sequence[Mapping[str, Any]]) -> str:
@@ -188,7 +194,10 @@ def _worst(told: Mapping[str, Any]) -> Iterator[str]:
     worst = told["worst"]
     if worst is not None:
         where = f"{worst['episodes']} episodes, one exchange: {safe(worst['exchange'])}"
-        yield f"worst   {worst['number']} {worst['kind']}, {where}"
+        number = worst["number"]
+        first = next((f[0]["number"] for f in _faults(told) if number in {one["number"] for one in f}), number)
+        among = f" (listed with {first})" if first != number else ""
+        yield f"worst   {number} {worst['kind']}{among}, {where}"
 
 
 def _known(told: Mapping[str, Any]) -> Iterator[str]:

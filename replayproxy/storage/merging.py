@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from replayproxy.core.values import Episode, Event, Run
+from replayproxy.core.values import UNATTRIBUTED, Episode, Event, Run
 from replayproxy.errors import DamagedRecord, Problem, StoreTrouble, UnknownAddress, WrongUsage
 from replayproxy.storage import cold, locks
 from replayproxy.storage.environment import Environment
@@ -168,6 +168,8 @@ class Merger:
         if not is_new or made.name != run.name:
             if self._has(judged):
                 self.told.left["checks that are there already"] += 1
+            elif self._is_judged(made):
+                self.told.left[f"the check of {made.name}, which has one of its own here"] += 1
             else:
                 self.told.left[f"the check of {made.name} (run `replayproxy check` again)"] += 1
             return
@@ -178,6 +180,17 @@ class Merger:
                 raise _damaged(env, f"what was judged of run {run.name}", broken) from broken
             self._intake.put(db, key, raw)
             self.told.count[db] += 1
+
+    def _is_judged(self, made: Run) -> bool:
+        """Whether the check of the run there speaks of all that the run holds when the merge is done."""
+        if any(run == made.key for run, _ in self._episodes):
+            return False
+        try:
+            verdicts = (self._reader.check(made) or {}).get("verdicts", {})
+        except DamagedRecord:
+            return False
+        names = {episode.name for episode in self._reader.episodes(made)} - {UNATTRIBUTED}
+        return bool(names) and names <= set(verdicts)
 
     def _has(self, records: Sequence[tuple[str, bytes, bytes]]) -> bool:
         """Whether each of them lies in the store there, byte for byte."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from replayproxy.cli.check_text import report
 from replayproxy.storage import open_store
 from tests.cli.conftest import Call
 from tests.detect.bench import Bench, script
@@ -42,6 +43,16 @@ def test_the_verdict_comes_first_and_the_next_command_last(call: Call, judged: P
     assert lines[-2].startswith("        replayproxy re")
     assert lines[-2].count("--env app=URL") == 1
     assert lines[-1] == "        replayproxy mask bad"
+
+
+def test_the_worst_is_found_in_the_list(call: Call, judged: Path) -> None:
+    """Of the findings of one fault only the first has a line."""
+    told = call("check", "bad", "--json").json
+    worst = {"kind": "stale-read", "exchange": "bad/e1#2", "episodes": 2}
+    assert not any(line.startswith("F2 ") for line in report(told))
+    for number, named in (("F1", "F1 stale-read, "), ("F2", "F2 stale-read (listed with F1), ")):
+        lines = report({**told, "worst": {"number": number, **worst}})
+        assert f"worst   {named}2 episodes, one exchange: bad/e1#2" in lines
 
 
 def test_a_clean_run_passes_and_says_in_how_many_episodes_each_kind_could_be_looked_for(

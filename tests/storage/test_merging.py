@@ -133,6 +133,31 @@ def test_done_again_it_takes_only_what_is_new(tmp_path: Path) -> None:
     assert content(tmp_path / "c").keys() == before.keys() | {"batch@n2/e2"}
 
 
+def test_a_check_is_advised_until_the_run_has_one_of_all_that_it_holds(tmp_path: Path) -> None:
+    def again() -> list[str]:
+        told = merge(tmp_path / "c", tmp_path / "a", tmp_path / "b").left
+        return [line.removeprefix("the check of batch@n2") for line in told if "batch@n2" in line]
+
+    def check(*names: str) -> None:
+        with open_store(tmp_path / "c") as store:
+            writer = store.writer()
+            writer.put_check(store.reader().run("batch@n2").key, {"verdicts": dict.fromkeys(names, "clean")})
+            writer.close()
+
+    advice, none_needed = [" (run `replayproxy check` again)"], [", which has one of its own here"]
+    record(tmp_path / "a", "n1", "batch")
+    record(tmp_path / "b", "n2", "batch")
+    assert again() == advice
+    assert again() == advice
+    check("e0", "e1")
+    assert again() == none_needed
+    record(tmp_path / "b", "n2", "batch", episodes=3)
+    assert again() == advice
+    assert again() == advice
+    check("e0", "e1", "e2")
+    assert again() == none_needed
+
+
 def test_what_was_removed_is_not_taken_along(tmp_path: Path) -> None:
     record(tmp_path / "a", "n1", "one", "two")
     with open_store(tmp_path / "a") as store:
