@@ -23,7 +23,7 @@ from replayproxy.session.config import Config, discover
 from replayproxy.session.files import replaced
 
 if TYPE_CHECKING:
-    from replayproxy.serve.scene import Stage
+    from replayproxy.serve.stage import Stage
     from replayproxy.session.replay import Replayed
     from replayproxy.session.replay_options import ReplayOptions
 

@@ -13,7 +13,7 @@ from replayproxy.core.script import Heard
 from replayproxy.serve.bodies import EMPTY
 from replayproxy.serve.discretion import Discretion, cleaned
 from replayproxy.serve.doors import Entrance
-from replayproxy.serve.scene import Stage, lane_of
+from replayproxy.serve.stage import Stage, lane_of
 from replayproxy.serve.visit import Dialect, is_marked, origin_form
 
 

@@ -32,8 +32,8 @@ from replayproxy.serve.express import Express
 from replayproxy.serve.giving import Giver
 from replayproxy.serve.meeting import meet, turn_away
 from replayproxy.serve.playing import Player
-from replayproxy.serve.scene import Stage, lane_of
 from replayproxy.serve.sending import INSTANT, Pace
+from replayproxy.serve.stage import Stage, lane_of
 from replayproxy.serve.visit import (
     CLOSED,
     KEPT,

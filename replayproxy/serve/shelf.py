@@ -1,7 +1,8 @@
 """Which of the loaded episodes of a replay stay in memory: those being played, and a few more.
 
 An episode of a thousand exchanges takes 3 to 4 MB, so a run of a million would take as much as it is large. Whatever
-was played to its end goes first; of the others, what nobody asked for the longest, when there are very many.
+was played to its end, or was ended, goes first; of the others, what nobody asked for the longest, when there are very
+many.
 """
 
 from __future__ import annotations

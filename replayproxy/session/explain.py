@@ -17,7 +17,7 @@ from replayproxy.core.values import UNATTRIBUTED, Body, Episode, Request, Run
 from replayproxy.errors import Exit, WrongUsage
 from replayproxy.proxy.head import take_marks
 from replayproxy.serve.loading import load_script
-from replayproxy.serve.scene import lane_of
+from replayproxy.serve.stage import lane_of
 from replayproxy.session import secrecy
 from replayproxy.session.replay import chosen
 from replayproxy.session.replay_rules import relaxation

@@ -24,7 +24,7 @@ from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
 from replayproxy.serve.resets import load_probes, load_resets
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.serve.visit import Watch
 from replayproxy.session import child as children
 from replayproxy.session import secrecy

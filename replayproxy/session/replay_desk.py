@@ -12,7 +12,7 @@ from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.errors import Problem
 from replayproxy.proxy.listeners import Listener
 from replayproxy.serve.control import EndRequest, MarkRequest, OpenRequest, Refused
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.session.addresses import Addresses
 from replayproxy.session.online import unjudged
 from replayproxy.session.replay_doors import Doors

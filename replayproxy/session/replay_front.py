@@ -20,7 +20,7 @@ from replayproxy.proxy.listeners import EnvOptions, Listener, authority, bind, b
 from replayproxy.proxy.routes import Route, Upstream
 from replayproxy.serve.doors import ASIDE, Door, FrontDoor
 from replayproxy.serve.origin import Origin
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.serve.visit import Watch
 from replayproxy.session.closed import Guard
 from replayproxy.session.origins import Origins

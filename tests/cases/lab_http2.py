@@ -14,7 +14,7 @@ from typing import Any
 import h2.connection
 
 from replayproxy.core.misses import Document
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.session.closed import Guard
 from replayproxy.session.replay import replay
 from replayproxy.session.replay_options import ReplayOptions

@@ -18,7 +18,7 @@ REPLAY_STEPS = [
     "replayproxy.storage.Reader.exchanges",
     "replayproxy.core.script.exact_key",
     "replayproxy.core.replayer.Replayer.ask",
-    "replayproxy.serve.scene.Stage.why_not",
+    "replayproxy.serve.stage.Stage.why_not",
     "replayproxy.serve.playing.Player.play",
     "replayproxy.serve.origin.is_marked",
 ]

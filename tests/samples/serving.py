@@ -20,7 +20,7 @@ from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
 from replayproxy.serve.resets import load_probes
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.session import secrecy
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.session.ready_rules import rule_tables

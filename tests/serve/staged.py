@@ -19,9 +19,9 @@ from replayproxy.serve.doors import Door
 from replayproxy.serve.identity import load_known
 from replayproxy.serve.origin import Origin
 from replayproxy.serve.ready import ready
-from replayproxy.serve.scene import Stage
 from replayproxy.serve.sending import INSTANT, Pace
 from replayproxy.serve.shelf import Shelf
+from replayproxy.serve.stage import Stage
 from replayproxy.serve.visit import Watch
 from replayproxy.session.dialect import RecordedDialect
 from replayproxy.storage import Store

@@ -22,8 +22,8 @@ STEPS = (
     "replayproxy.core.script.exact_key",
     "replayproxy.core.replayer.Replayer.ask",
     "replayproxy.core.replayer.Replayer.may_go",
-    "replayproxy.serve.scene.Stage.whose",
-    "replayproxy.serve.scene.Stage.why_not",
+    "replayproxy.serve.stage.Stage.whose",
+    "replayproxy.serve.stage.Stage.why_not",
     "replayproxy.serve.origin.is_marked",
     "replayproxy.serve.playing.Player.play",
 )

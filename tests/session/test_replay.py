@@ -20,7 +20,7 @@ import pytest
 from replayproxy.core.misses import Document
 from replayproxy.core.values import EnvWiring, Event, Exchange, Run
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
-from replayproxy.serve.scene import Stage
+from replayproxy.serve.stage import Stage
 from replayproxy.session.child import NotStarted
 from replayproxy.session.closed import Guard, ReplayIsClosed
 from replayproxy.session.config import Config
