@@ -67,7 +67,12 @@ class AgentHttp2(_http2.Http2Server):
         if isinstance(event, h2.events.RequestReceived) and (why := _unfit(event)):
             yield from self._refuse(event.stream_id, why)
             return False
-        if getattr(event, "stream_id", None) in self._refused:
+        refused = getattr(event, "stream_id", None) in self._refused
+        if isinstance(event, h2.events.StreamReset):
+            self._of_head.discard(event.stream_id)
+        if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
+            self._refused.discard(event.stream_id)
+        if refused:
             if isinstance(event, h2.events.DataReceived):
                 self.h2_conn.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             return False
@@ -96,6 +101,8 @@ class AgentHttp2(_http2.Http2Server):
                 if isinstance(command, _base.ReceiveHttp) and isinstance(command.event, _events.RequestProtocolError):
                     command = _base.ReceiveHttp(_left(command.event))
                 yield command
+        if isinstance(event, _base.HttpEvent) and not self.is_open_for_us(event.stream_id):
+            self._of_head.discard(event.stream_id)
 
     def protocol_error(self, message: str, error_code: int = _PROTOCOL_ERROR) -> CommandGenerator[None]:
         if not self.streams:  # where there are some, each of them tells of its end
@@ -125,6 +132,7 @@ class AgentHttp2(_http2.Http2Server):
     def _send_own(self, stream_id: int, status: int, fields: Fields, body: bytes) -> None:
         self._send_head(stream_id, status, fields)
         self.h2_conn.send_data(stream_id, b"" if stream_id in self._of_head else body, end_stream=True)
+        self._of_head.discard(stream_id)
 
 
 def _unfit(event: h2.events.RequestReceived) -> str:

@@ -12,8 +12,8 @@ _QUOTED = re.compile(r"(?<!\w)(?:b(?=[\"']))?[\"'].*[\"']", re.DOTALL)
 """From the first quote to the last: how a quoted value is escaped is not believed. An apostrophe is no quote."""
 
 
-_NOT_REACHED = re.compile(r"Connect call failed \('([0-9A-Fa-f.:]{2,45})', (\d{1,5})(?:, \d+, \d+)?\)")
-"""asyncio's own words on an address that it could not reach: it is quoted, and nobody's secret."""
+_NOT_REACHED = re.compile(r"Connect call failed \('([0-9A-Fa-f.:]{2,45}(?:%\w{1,15})?)', (\d{1,5})(?:, \d+, \d+)?\)")
+"""asyncio's own words on an address that it could not reach (`%eth0`: its zone): it is quoted, and nobody's secret."""
 
 
 def unquoted(message: str) -> str:

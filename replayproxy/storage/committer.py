@@ -44,11 +44,12 @@ class Work:
 class Committer:
     """One per writer. `put` may be called from any thread."""
 
-    def __init__(self, env: Environment, *, learns: bool = True) -> None:
-        """`learns`: small records may teach it a dictionary, which then holds pieces of them."""
+    def __init__(self, env: Environment, *, recorder: bool, learns: bool = True) -> None:
+        """`recorder`: it lives on where it cannot write, and is not a command that ends with that. `learns`: small
+        records may teach it a dictionary, which then holds pieces of them."""
         self.failed: BaseException | None = None
         self.count = 0  # items that are not committed yet
-        self._env = env
+        self._env, self._recorder = env, recorder
         self._state = threading.Condition()
         self._queue: deque[Work] = deque()
         self._cost = 0
@@ -74,7 +75,7 @@ class Committer:
             if self._closing:
                 raise StoreTrouble(f"the writer of {self._env.path} is closed")
             if not self.room():
-                raise not_written(self._env.path, self.failed or RuntimeError("the queue is full"), again=True)
+                raise self._trouble(self.failed or RuntimeError("the queue is full"))
             self._queue.append(work)
             self._cost += work.cost
             self.count += 1
@@ -191,4 +192,4 @@ class Committer:
                 work.future.set_exception(self._trouble(error))
 
     def _trouble(self, error: BaseException) -> StoreTrouble:
-        return not_written(self._env.path, error, again=True)
+        return not_written(self._env.path, error, again=self._recorder)

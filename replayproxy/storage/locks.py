@@ -62,7 +62,8 @@ def alone(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-        os.ftruncate(recorder, 0)
+        with suppress(OSError):  # read-only meanwhile
+            os.ftruncate(recorder, 0)
         os.close(recorder)
 
 

@@ -14,18 +14,20 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # LMDB calls a write that ends early, as on a disk that gets full, an I/O error.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
+_PANIC = {True: "stop, and go on with --append", False: "run it again"}
+
 
 class StoreFull(StoreTrouble):
     """There was no room for what was to be written; what was there before is whole."""
 
 
 def not_written(path: Path, error: BaseException, *, again: bool = False) -> StoreTrouble:
-    """`again`: the writer goes on trying by itself."""
+    """`again`: it is a recorder's, which goes on trying by itself."""
     if isinstance(error, StoreTrouble):
         return error
     if isinstance(error, lmdb.PanicError):
         # The root of a commit failed on its way to the disk: LMDB lets this process write nothing any more.
-        return StoreTrouble(f"{path} cannot be written: {why(error)}", hint="stop, and go on with --append")
+        return StoreTrouble(f"{path} cannot be written: {why(error)}", hint=_PANIC[again])
     advice = f"{_advice(error)}; it is tried again" if again else _advice(error)
     kind = StoreFull if _is_full(error) else StoreTrouble
     return kind(f"{path} cannot be written: {why(error)}", hint=advice)

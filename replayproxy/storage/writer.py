@@ -69,7 +69,7 @@ class Writer:
         self._open: dict[int, int] = {}  # episodes that were opened here and not yet sealed -> their runs
         self._events = 0
         self._closed = False
-        self._queue = Committer(env, learns=redactor is None or not redactor.keeps)
+        self._queue = Committer(env, recorder=exclusive, learns=redactor is None or not redactor.keeps)
 
     # Runs and episodes
 

@@ -47,6 +47,8 @@ def test_a_message_that_quotes_nothing_stays(told: str) -> None:
             "Connect call failed ('::1', 9, 0, 0), Connect call failed ('127.0.0.1', 9)",
             "no connection to ::1 port 9, no connection to 127.0.0.1 port 9",
         ),
+        ("Connect call failed ('fe80::1%eth0', 9, 0, 2)", "no connection to fe80::1%eth0 port 9"),
+        ("Connect call failed ('%eth0', 9, 0, 2)", "Connect call failed ((7 characters, not kept), 9, 0, 2)"),
         ("Connect call failed ('sk-live', 9)", "Connect call failed ((9 characters, not kept), 9)"),
     ],
 )

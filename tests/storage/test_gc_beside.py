@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 import sys
@@ -176,6 +177,20 @@ def test_what_is_said_of_a_run_that_is_gone_meanwhile_is_refused(
         writer.close()
     assert verify(tmp_path / "s").damaged == []
     assert +collect(tmp_path / "s").count == Counter()
+
+
+def test_a_disk_that_becomes_read_only_holds_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "s", runs=1, episodes=1)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.os, "ftruncate", refused)
+        with locks.alone(tmp_path / "s"):
+            pass
+    with locks.alone(tmp_path / "s"):
+        pass
 
 
 def test_while_somebody_writes_a_short_file_is_not_made_longer(tmp_path: Path) -> None:
