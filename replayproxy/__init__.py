@@ -6,9 +6,13 @@ Importing this package imports nothing heavy. What a harness uses is `replayprox
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False
+"""True for type checkers, as that of `typing`, which is not imported here: it takes long, and before the entry point
+nobody catches an interrupt."""
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from replayproxy.client import episode, open_episode
     from replayproxy.state.endpoint import state_endpoint
 

@@ -1,5 +1,31 @@
-"""`python -m replayproxy` is the same as `replayproxy`."""
+"""The entry point of `replayproxy` and `python -m replayproxy`: nothing is imported before an interrupt is caught."""
 
-from replayproxy.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Never returns."""
+    try:
+        from replayproxy.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:  # while modules were imported: what a command is interrupted in, `cli.main` tells
+        sys.exit(_interrupted(sys.argv[1:]))
+
+
+def _interrupted(arguments: list[str]) -> int:
+    """Says what `cli.main.interrupted` says, which may not be there yet."""
+    import json
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    told = "interrupted: nothing more was waited for"
+    sys.stderr.write(f"replayproxy: {told}\n")
+    if "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments):
+        document = {"type": "about:blank", "title": "interrupted", "detail": told, "exit": 130}
+        sys.stdout.write(f"{json.dumps(document)}\n")
+    return 130
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -21,6 +25,8 @@ from replayproxy.errors import (
     WrongUsage,
     worst,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -54,6 +60,36 @@ def test_every_error_has_its_exit_code(
     told = capsys.readouterr()
     assert told.out == ""
     assert "Traceback" not in told.err
+
+
+def entry(tmp_path: Path, *words: str, as_module: bool) -> subprocess.CompletedProcess[str]:
+    """The program, interrupted while it imports click."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["replayproxy"].partition(":")
+    how = ["-m", "replayproxy"] if as_module else ["-c", f"from {module} import {name}; {name}()"]
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    return subprocess.run([sys.executable, *how, *words], capture_output=True, text=True, env=environ, check=False)
+
+
+@pytest.mark.parametrize("as_module", [True, False])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_interrupt_while_modules_are_imported_is_told_as_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_module: bool, as_json: bool
+) -> None:
+    assert cli_main.interrupted(as_json) == 130
+    told = capsys.readouterr()
+    done = entry(tmp_path, "ls", *["--json"] * as_json, "--", "--json", as_module=as_module)
+    assert (done.returncode, done.stdout, done.stderr) == (130, told.out, told.err)
+
+
+def test_nothing_is_imported_before_an_interrupt_is_caught() -> None:
+    """What Python has not imported when it starts, and the entry point does not either."""
+    watch = (
+        "import sys; before = set(sys.modules); import replayproxy.__main__; print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", watch], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["__future__", "replayproxy", "replayproxy.__main__"]
 
 
 def test_our_own_fault_leaves_a_report(raising, capsys: pytest.CaptureFixture[str]) -> None:
