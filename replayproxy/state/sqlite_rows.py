@@ -46,7 +46,9 @@ class Table:
         """The join of two copies. By rowid where there is one: a primary key may hold NULL, and more than once."""
         if self.rowid is not None:
             return f"n.{self.rowid} = o.{self.rowid}"
-        return " AND ".join(f"n.{name(key)} = o.{name(key)}" for key in self.keys)
+        # By the column's collation, which may be the key's own, for an index to be of use; and to the letter, for a key
+        # may tell apart what its column takes for the same.
+        return " AND ".join(f"n.{k} = o.{k} AND n.{k} COLLATE BINARY = o.{k}" for k in map(name, self.keys))
 
     def _differs(self, columns: Iterable[str]) -> str:
         # By default the column's own collation compares: NOCASE would not see that a letter has changed.
