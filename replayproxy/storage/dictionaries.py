@@ -20,7 +20,7 @@ from typing import Any
 import lmdb
 import zstandard
 
-from replayproxy.storage.frame import LEVEL, Broken, NoDictionary
+from replayproxy.storage.frame import LEVEL, Broken, NoDictionary, dictionary_of
 from replayproxy.storage.layout import META_DICTIONARY, META_LAST_DICTIONARY, dictionary_key, dictionary_number
 from replayproxy.storage.scans import keys_under
 
@@ -83,10 +83,12 @@ class Dictionaries:
             found = made[number] = zstandard.ZstdDecompressor(dict_data=self._dictionary(number))
         return found
 
-    def _dictionary(self, number: int) -> zstandard.ZstdCompressionDict:
+    def _dictionary(
+        self, number: int, load: Callable[[int], bytes | None] | None = None
+    ) -> zstandard.ZstdCompressionDict:
         found = self._known.get(number)
         if found is None:
-            raw = self._load(number)
+            raw = (load or self._load)(number)
             if raw is None:
                 raise NoDictionary(number, "is missing")
             try:
@@ -101,6 +103,13 @@ class Dictionaries:
         for number in listed:
             with suppress(NoDictionary):
                 self._dictionary(number)
+
+    def know_of(self, txn: Any, meta: Any, records: Iterable[bytes]) -> None:
+        """Reads now what these records name, in the transaction that they come from: behind it `gc` may delete that."""
+        for raw in records:
+            with suppress(Broken, lmdb.Error):  # told of where it is needed
+                if number := dictionary_of(raw):
+                    self._dictionary(number, lambda n: txn.get(dictionary_key(n), db=meta))
 
     def press(self, number: int) -> DictionaryPress:
         """Compresses with it. For one thread. Raises NoDictionary."""

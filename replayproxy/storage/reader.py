@@ -139,6 +139,7 @@ class Reader(Contents):
         while True:
             with self._env.reading() as txn:
                 records = list(islice(self._records(txn, episode, start), AT_ONCE))
+                self._know(txn, records)
             for key, raw in records:
                 seq += 1
                 yield self._exchange(episode, key, raw, seq, bodies)
@@ -160,6 +161,9 @@ class Reader(Contents):
                     return
                 yield key, raw
 
+    def _know(self, txn: Any, exchanges: list[tuple[bytes, bytes]]) -> None:
+        self._env.dictionaries.know_of(txn, self._env.dbs["meta"], (raw for _, raw in exchanges))
+
     def exchange(self, episode: Episode, seq: int, *, bodies: int = 0) -> Exchange:
         """The exchange of that number. Raises UnknownAddress."""
         with self._env.reading() as txn:
@@ -167,6 +171,8 @@ class Reader(Contents):
             key = next(islice(keys, max(seq - 1, 0), None), None) if seq > 0 else None
             keys.close()  # type: ignore[attr-defined]
             raw = None if key is None else txn.get(key, db=self._env.dbs["exchanges"])
+            if key is not None and raw is not None:
+                self._know(txn, [(key, raw)])
         if key is None or raw is None:
             raise UnknownAddress(f"no exchange {seq} in {self.address(episode)}: it has {self.count(episode)}")
         return self._exchange(episode, key, raw, seq, bodies)
@@ -247,6 +253,7 @@ class Reader(Contents):
         with self._env.reading() as txn:
             exchanges = list(under(txn, self._env.dbs["exchanges"], prefix))
             snapshots = list(under(txn, self._env.dbs["snapshots"], prefix))
+            self._know(txn, exchanges)
         for key, raw in exchanges:
             chain.exchange(key, raw)
         for key, raw in snapshots:

@@ -18,9 +18,11 @@ from replayproxy.core.values import Exchange
 from replayproxy.errors import DamagedRecord
 from replayproxy.storage import gc, learning, open_store, retiring
 from replayproxy.storage.dictionaries import numbers
+from replayproxy.storage.environment import Environment
 from replayproxy.storage.frame import dictionary_of
 from replayproxy.storage.gc import collect
 from replayproxy.storage.layout import dictionary_key
+from replayproxy.storage.reader import Reader
 from replayproxy.storage.verify import verify
 from replayproxy.testing import episode, exchange, run
 from tests.storage.gc_kit import remove
@@ -228,6 +230,34 @@ def test_the_room_of_the_bodies_that_it_deletes_is_enough_to_do_without(tmp_path
     assert len(dictionaries(path)) == (0 if kept else 1)
     assert WORD not in (path / "data.mdb").read_bytes()
     assert read(path, "left") == left
+
+
+@pytest.mark.parametrize("how", ["one by one", "one", "all"])
+def test_who_holds_records_reads_them_with_a_dictionary_that_was_learned_and_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path = tmp_path / "s"
+    fill(path, {"left": (traffic(320, b"somebody", 2), CLEAN)})
+    monkeypatch.setattr(Environment, "know_dictionaries", lambda env: None)  # opened before there was any
+    with open_store(path) as store:
+        reader = store.reader()
+        found = reader.resolve("left/e")
+        assert found.episode is not None
+        real = Reader._exchange
+
+        def deleted(*given: Any) -> Exchange:
+            with store.env.changing() as txn:
+                for number in numbers(txn, store.env.dbs["meta"]):
+                    txn.delete(dictionary_key(number), db=store.env.dbs["meta"])
+            return real(*given)
+
+        monkeypatch.setattr(Reader, "_exchange", deleted)
+        if how == "one by one":
+            assert len(list(reader.exchanges(found.episode))) == 320
+        elif how == "one":
+            assert reader.exchange(found.episode, 1).seq == 1
+        else:
+            assert len(reader.trace(found.run, found.episode).exchanges) == 320
 
 
 def lose_pages(path: Path, number: int) -> None:
