@@ -88,7 +88,7 @@ TARGETS = (
     Target(
         "p99 of another episode meanwhile, 10,000 rows",
         _rates("snapshots 10,000 rows", "with, other episode", "without, other episode", "p99_ms"), most=1.5,
-        cause="the load keeps the recorder's one core busy, and reading 10,000 rows is more than half of its work then",
+        cause="the load keeps the recorder's one core busy, so that what a snapshot takes of it slows all episodes alike",
     ),
     Target("replay over `mitmdump --server-replay`", _rates(REPLAY, R, "mitmdump --server-replay"), least=25),
     Target("replay over a constant answer of aiohttp", _medians(REPLAY, R, "aiohttp constant", "rate"), least=0.8),
@@ -164,8 +164,6 @@ def _page(rows: list[Row]) -> list[str]:
         "## What this does not show",
         "",
         "- Absolute figures of another machine: compare ratios.",
-        "- The recorder's memory at a million exchanges in one episode: one look at such a recorder showed 176 MiB,",
-        "  where it is flat as far as the rows above go; why is not known yet.",
         "- That large answers are as cheap to record as small ones. They are not (*record large*, 64 KiB): every text",
         "  is searched for secrets before it is stored, which `--keep-secrets` leaves out.",
         "- Replay's first request of an episode reads it from the store and is left out of the ratios; what it",
