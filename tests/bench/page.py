@@ -88,7 +88,7 @@ TARGETS = (
     Target(
         "p99 of another episode meanwhile, 10,000 rows",
         _rates("snapshots 10,000 rows", "with, other episode", "without, other episode", "p99_ms"), most=1.5,
-        cause="the load keeps the recorder's one core busy, so that what a snapshot takes of it slows all episodes alike",
+        cause="the load keeps the recorder's one core busy: what a snapshot takes of it slows all episodes alike",
     ),
     Target("replay over `mitmdump --server-replay`", _rates(REPLAY, R, "mitmdump --server-replay"), least=25),
     Target("replay over a constant answer of aiohttp", _medians(REPLAY, R, "aiohttp constant", "rate"), least=0.8),
