@@ -30,8 +30,8 @@ from replayproxy.errors import DamagedRecord, StoreTrouble, UnknownAddress, Wron
 from replayproxy.storage import cold
 from replayproxy.storage.dictionaries import NONE
 from replayproxy.storage.frame import RECORD_FORMAT, Broken, why_record_too_large, why_too_large
+from replayproxy.storage.inspection import RECORDS, Scan
 from replayproxy.storage.layout import DATABASES, episode_name_key, u64
-from replayproxy.storage.scan import RECORDS, Scan
 
 MAGIC = b"replayproxy archive\n"
 ARCHIVE_FORMAT = 2

@@ -23,11 +23,11 @@ from replayproxy.storage.archive import ArchiveWriter, open_archive
 from replayproxy.storage.dictionaries import numbers, open_dictionary
 from replayproxy.storage.frame import dictionary_of
 from replayproxy.storage.gc import collect
+from replayproxy.storage.inspection import Scan
 from replayproxy.storage.intake import Intake
 from replayproxy.storage.layout import FORMAT, dictionary_key
 from replayproxy.storage.packing import Packer
 from replayproxy.storage.reader import Reader
-from replayproxy.storage.scan import Scan
 from replayproxy.storage.unpacking import unpack
 from replayproxy.storage.verify import verify
 from replayproxy.testing import episode, exchange, run
