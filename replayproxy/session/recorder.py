@@ -35,6 +35,7 @@ from replayproxy.session.proxied import ca_variables, proxy_variables
 from replayproxy.session.ready_rules import kept
 from replayproxy.session.record_options import RecordOptions
 from replayproxy.session.recording import Recording
+from replayproxy.session.snapshot_watch import SnapshotWatch
 from replayproxy.session.store_watch import StoreWatch
 from replayproxy.session.wiring import Reset, is_wildcard
 from replayproxy.state.capture import Capture
@@ -80,6 +81,7 @@ class Recorder:
             identities=self._identities(book), probe=options.probe, holds=options.when_full == "hold",
             chaos=options.chaos,
         )  # fmt: skip
+        self.recording.tally.on_missing = SnapshotWatch(say).missing
         tls = options.forward is not None or any(env.tls for env in options.envs)
         self.authority = Authority(store.path / "ca") if tls else None
         self.engine = self._engine()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,7 @@ class Tally:
     injected: Counter[str] = field(default_factory=Counter)
     chaos: tuple[str, ...] = ()  # the rules, as they were given
     hits: Counter[str] = field(default_factory=Counter)  # by rule
+    on_missing: Callable[[Snapshot], None] | None = None
     figures: Figures = field(default_factory=Figures)
 
     def judged(self, verdict: Mapping[str, Any]) -> None:
@@ -152,7 +153,10 @@ class Tally:
         self.figures.snapshot(snapshot)
         if snapshot.status is SnapshotStatus.MISSING:
             # An undeclared start is expected to have no state; it is in the store, and counts as no fault.
-            self.missing[snapshot.reason] += snapshot.reason != "undeclared"
+            if snapshot.reason != "undeclared":
+                self.missing[snapshot.reason] += 1
+                if self.on_missing is not None:
+                    self.on_missing(snapshot)
             return
         self.snapshots[snapshot.when] += 1
         self.late += snapshot.late

@@ -11,6 +11,7 @@ from replayproxy.core.values import UNATTRIBUTED, EpisodeState, Outcome, Snapsho
 from replayproxy.errors import StoreTrouble
 from replayproxy.proxy.scribe import AGENT_CLOSED, AGENT_CONNECTED, ESCAPING_LINKS
 from replayproxy.session.camera import Plan
+from replayproxy.session.snapshot_watch import SnapshotWatch
 from replayproxy.session.wiring import EnvSpec, Reset
 from tests.session.desk_kit import URL, Kit, Table, made
 
@@ -183,10 +184,14 @@ async def test_a_snapshot_that_fails_is_missing_with_its_reason_and_the_recordin
     table = Table()
     table.fails = "statement timeout"
     one = kit(tables={"app": table})
+    said: list[str] = []
+    one.recording.tally.on_missing = SnapshotWatch(said.append).missing
     await one.open()
+    assert said == ["snapshot app is missing: statement timeout; the traffic goes on"], "at once, not at the end"
     await one.pass_through("POST", header="e")
     assert {(s.status, s.reason) for s in await one.snapshots()} == {(SnapshotStatus.MISSING, "statement timeout")}
     assert one.recording.tally.why_not_whole() == ["2 snapshots missing"]
+    assert len(said) == 1
 
 
 async def test_snapshots_never_are_never_taken(kit: Make) -> None:
