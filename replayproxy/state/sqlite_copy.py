@@ -35,8 +35,8 @@ class SqliteCopy:
     """Copies of one database file. Not for two threads at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._journal = path.with_name(path.name + "-journal")
+        self._given = path
+        self._follow_links()
         self._seen: _Token | None = None  # of the copy given last, in rollback mode
         self._wal: tuple[int, sqlite3.Connection] | None = None  # inode, connection
         self._version: int | None = None
@@ -46,6 +46,7 @@ class SqliteCopy:
 
         Raises StateUnreadable, sqlite3.Error, OSError.
         """
+        self._follow_links()
         until = time.monotonic() + PATIENCE
         pause = 0.0
         while True:
@@ -69,6 +70,11 @@ class SqliteCopy:
                 )
             time.sleep(pause)
             pause = min(0.001, pause + 0.00002)
+
+    def _follow_links(self) -> None:
+        """SQLite keeps its journal beside the file that a link leads to, under that file's name."""
+        self._path = Path(os.path.realpath(self._given))  # a circle of links is left to who opens it
+        self._journal = self._path.with_name(self._path.name + "-journal")
 
     def close(self) -> None:
         self._forget()

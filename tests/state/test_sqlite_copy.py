@@ -107,3 +107,50 @@ def test_files_stay_open_only_until_they_are_deleted(tmp_path: Path) -> None:
         assert rows(copies.take()) == []
         copies.close()
     assert held() <= 2
+
+
+def spill(env: sqlite3.Connection) -> None:
+    """A transaction that is not done, and is written to the file all the same: a small cache is soon full."""
+    env.execute("PRAGMA cache_size = 5")
+    env.execute("BEGIN")
+    env.execute("UPDATE t SET n = 'new' || n")
+
+
+def filled(path: Path) -> list[Any]:
+    many = [(f"{n}" + "much" * 200,) for n in range(200)]
+    with closing(sqlite3.connect(path)) as live:
+        live.execute("CREATE TABLE IF NOT EXISTS t (n)")
+        live.executemany("INSERT INTO t VALUES (?)", many)
+        live.commit()
+    return many
+
+
+def test_behind_a_link_too_a_transaction_under_way_is_not_read(env: sqlite3.Connection, tmp_path: Path) -> None:
+    before = filled(tmp_path / "x.db")
+    link = tmp_path / "links" / "y.db"
+    link.parent.mkdir()
+    link.symlink_to(Path("..") / "x.db")
+    copies = SqliteCopy(link)
+    spill(env)
+    assert b"new199" not in (tmp_path / "x.db").read_bytes()
+    assert b"new0much" in (tmp_path / "x.db").read_bytes()
+    assert rows(copies.take()) == before
+    env.execute("COMMIT")
+    assert rows(copies.take()) == [("new" + text,) for (text,) in before]
+
+
+def test_a_link_that_comes_to_lead_elsewhere_is_followed(env: sqlite3.Connection, tmp_path: Path) -> None:
+    link, other = tmp_path / "y.db", tmp_path / "z.db"
+    link.symlink_to(tmp_path / "x.db")
+    copies = SqliteCopy(link)
+    assert rows(copies.take()) == []
+    before = filled(other)
+    link.unlink()
+    link.symlink_to(other)
+    with closing(sqlite3.connect(other, isolation_level=None)) as live:
+        spill(live)
+        assert rows(copies.take()) == before
+    link.unlink()
+    link.symlink_to(link)
+    with pytest.raises(StateUnreadable):
+        copies.take()
