@@ -138,15 +138,27 @@ class _Reader:
         messages = read[0]
         if messages:
             self._body = messages[-1][1]
-            if self._head:
-                self._head = b""
-                self._late(False)
+            self._ended(data, upgraded=read[1])
             if len(messages) == 1 and self._body is EMPTY_PAYLOAD and not read[1] and self._at_once(messages[0][0]):
                 self._parser.message_consumed()  # it stops at 32 that nobody took
                 return (), False, b""
         elif data and not in_body:
             self._begun(data)
         return read
+
+    def _ended(self, data: bytes, *, upgraded: bool) -> None:
+        """A message's head has ended. Behind one without a body the next may have begun, in the same bytes."""
+        came, rest = self._head + data, b""
+        if self._body is EMPTY_PAYLOAD and not upgraded and not came.endswith(b"\r\n\r\n"):
+            ends = [at + len(blank) for blank in (b"\n\r\n", b"\n\n") if (at := came.rfind(blank)) >= 0]
+            if not ends:
+                return  # the message came earlier, and was held back
+            rest = came[max(ends) :].lstrip(b"\r\n")
+        if self._head:
+            self._late(False)
+        self._head = rest
+        if rest:
+            self._late(True)
 
     def _begun(self, data: bytes) -> None:
         if not self._head:

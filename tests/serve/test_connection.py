@@ -92,3 +92,39 @@ async def test_a_head_that_comes_too_slowly_ends_its_own_connection(
         assert b" 200 OK" in await on.get("/x")
         for each in (writer, slow):
             each.close()
+
+
+@pytest.mark.parametrize("cut", [2, 8, 25])
+@pytest.mark.parametrize("first", [b"/a", b"/miss"], ids=["in the short way", "in the long way"])
+async def test_an_odd_head_that_begins_behind_a_whole_request_is_read_whole(
+    store: Store, cut: int, first: bytes
+) -> None:
+    odd = exchange("GET", b"/caf\xc3\xa9", body=b"odd", headers={"Content-Length": "3"}, request_headers={})
+    run = record(store, {"e": [exchange("GET", "/a", body=b"one", headers={"Content-Length": "3"}), odd]})
+    whole, head = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % first, b"GET /caf\xc3\xa9 HTTP/1.1\r\nHost: h\r\n\r\n"
+    async with staged(store, run) as on:
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
+        writer.write(whole + head[:cut])
+        await asyncio.wait_for(reader.readuntil(b"HTTP/1.1 "), 5)
+        await asyncio.sleep(0.01)
+        writer.write(head[cut:])
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\nodd"), 5)).endswith(b"odd")
+        writer.close()
+        assert on.receipt()["missed"] == (first == b"/miss")
+
+
+async def test_a_head_that_begins_behind_a_whole_request_is_timed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HEAD_SECONDS", 0.1)
+    one = [exchange("GET", "/x", body=b"one", headers={"Content-Length": "3"}) for _ in range(3)]
+    async with staged(store, record(store, {"e": one})) as on:
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.ports["app"])
+        other, kept = await asyncio.open_connection("127.0.0.1", on.ports["app"])
+        writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\nGET /x HT")
+        kept.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n\r\n")  # a blank line more begins no head
+        assert b" 200 OK" in await asyncio.wait_for(reader.read(), 5), "to its end"
+        kept.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        for _ in range(2):
+            assert await asyncio.wait_for(other.readuntil(b"one"), 5)
+        kept.close()
