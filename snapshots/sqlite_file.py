@@ -23,6 +23,8 @@ from replayproxy.state.sqlite_rows import Table, key_of, name, row_of, stored, t
 
 SCHEMA = "schema"
 """The table of `aside` with what makes the tables, by name; `rowid:TABLE` holds rowids that the key does not say."""
+ENCODINGS = {1: "UTF-8", 2: "UTF-16le", 3: "UTF-16be"}
+"""By the number in a file's header."""
 SEQUENCE = "sqlite_sequence"
 BUSY = 30.0
 
@@ -39,6 +41,7 @@ class SqliteFile:
         self._copy = SqliteCopy(path)
         self._pages = Pages()
         self._memory: sqlite3.Connection | None = None
+        self._encoding = 0
         self._newer = "b"
         self._schema: list[Any] | None = None
         self._tables: list[Table] = []
@@ -47,7 +50,16 @@ class SqliteFile:
         whole = self._copy.take()
         if whole is None:
             return Reading(rows=Changes(), aside=Changes())
-        memory = self._memory or self._opened()
+        try:
+            return self._read(whole)
+        except BaseException:
+            # Else the next reading would find the file unchanged, and tell of no change since the one before this.
+            self._copy.close()
+            self._schema = None
+            raise
+
+    def _read(self, whole: bytes | bytearray) -> Reading:
+        memory = self._opened_for(whole)
         older, newer = self._newer, "a" if self._newer == "b" else "b"
         memory.execute(f"DETACH {newer}")
         memory.execute(f"ATTACH ':memory:' AS {newer}")
@@ -68,10 +80,22 @@ class SqliteFile:
         known = any(table.name == SEQUENCE for table in self._tables)
         return known and not memory.execute(f"SELECT 1 FROM {newer}.{SEQUENCE} LIMIT 1").fetchone()
 
-    def _opened(self) -> sqlite3.Connection:
-        self._memory = memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        memory.executescript("ATTACH ':memory:' AS a; ATTACH ':memory:' AS b")
-        return memory
+    def _opened_for(self, whole: bytes | bytearray) -> sqlite3.Connection:
+        """A connection has one encoding of text for all that is attached to it: that of its first database."""
+        encoding = int.from_bytes(whole[56:60], "big") or 1
+        if self._memory is None or encoding != self._encoding:
+            self._forget()
+            self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._memory.execute(f"PRAGMA encoding = '{ENCODINGS.get(encoding, 'UTF-8')}'")
+            self._memory.executescript("ATTACH ':memory:' AS a; ATTACH ':memory:' AS b")
+            self._encoding = encoding
+        return self._memory
+
+    def _forget(self) -> None:
+        self._schema = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
 
     def _whole(self, memory: sqlite3.Connection, newer: str, schema: list[Any]) -> Reading:
         rows: dict[str, dict[str, Row]] = {}
@@ -133,9 +157,7 @@ class SqliteFile:
 
     def close(self) -> None:
         self._copy.close()
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
+        self._forget()
 
 
 def _write(live: sqlite3.Connection, rows: Rows, aside: Rows) -> None:

@@ -364,6 +364,50 @@ def test_a_database_that_is_replaced_is_read_anew(path: Path) -> None:
     assert one.capture().rows == {"t": {"5": {"id": 5}}}
 
 
+ENCODINGS = ["UTF-8", "UTF-16le", "UTF-16be"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding_of_text_is_read_and_restored(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.db"
+    execute(path, f"PRAGMA encoding = '{encoding}'; {SCHEMA}")
+    one, grown = provider(path), GrowingState()
+    before = one.capture()
+    grown.take(before)
+    assert state(path)["notes"]["8"]["body"] == "é\0"
+    execute(path, "UPDATE notes SET body = 'ö😀' WHERE n = 8")
+    changed = one.capture()
+    grown.take(changed)
+    assert isinstance(changed.rows, Changes)
+    assert [(row.key, row.after) for row in changed.rows.rows] == [("8", {"body": "ö😀", "n": 8})]
+    restored(path, before)
+    assert grown.take(one.capture()).root == prolly.build(cast("Any", before.rows)).root
+
+
+@pytest.mark.parametrize("first", ENCODINGS)
+@pytest.mark.parametrize("second", ENCODINGS)
+def test_a_database_may_be_replaced_by_one_of_another_encoding(tmp_path: Path, first: str, second: str) -> None:
+    path, other, table = tmp_path / "x.db", tmp_path / "y.db", "CREATE TABLE t (k PRIMARY KEY, v)"
+    execute(path, f"PRAGMA encoding = '{first}'; {table}; INSERT INTO t VALUES ('a', 'ä'), ('b', 'b')")
+    execute(other, f"PRAGMA encoding = '{second}'; {table}; INSERT INTO t VALUES ('a', 'ö'), ('c', 'c')")
+    one, grown = provider(path), GrowingState()
+    grown.take(one.capture())
+    os.replace(other, path)
+    assert grown.take(one.capture()).root == prolly.build(state(path)).root
+
+
+def test_after_a_reading_that_failed_the_next_is_not_taken_for_unchanged(path: Path) -> None:
+    one = provider(path)
+    one.capture()
+    sound = path.read_bytes()
+    path.write_bytes(sound[:4096] + b"?" * (len(sound) - 4096))
+    for _ in range(2):
+        with pytest.raises(sqlite3.DatabaseError):
+            one.capture()
+    path.write_bytes(sound)
+    assert one.capture().rows == state(path)
+
+
 def test_an_empty_file_is_an_empty_database(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     assert state(tmp_path / "empty.db") == {}
