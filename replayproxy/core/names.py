@@ -107,6 +107,11 @@ def is_finding(text: str) -> bool:
     return bool(_FINDING.match(text) or _STABLE_FINDING.match(text))
 
 
+def is_finding_number(text: str) -> bool:
+    """Whether it is `F3`: a finding's number in the last check, not its stable id."""
+    return bool(_FINDING.match(text))
+
+
 def parse_address(text: str) -> Address:
     """Raises ValueError with the reason. Whether what is named exists is the store's to say."""
     if text.endswith(_ARCHIVE):

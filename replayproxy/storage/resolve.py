@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from replayproxy.core.names import Address, parse_address
+from replayproxy.core.names import Address, is_finding_number, parse_address
 from replayproxy.core.values import Episode, Run, Snapshot
 from replayproxy.errors import UnknownAddress
 
@@ -72,20 +72,38 @@ def _recorded(reader: Lookup, address: Address) -> Resolved:
 
 
 def _finding(reader: Lookup, text: str, wanted: str) -> Resolved:
+    """A number is the last check's, of whatever run that was; a stable id may be of any run."""
     last = reader.last_check()
     if last is None:
         raise UnknownAddress(f"no finding {text}: nothing was checked in this store", hint="replayproxy check RUN")
-    for run, document in _checks(reader, last):
-        for number, finding in enumerate([*document.get("findings", ()), *document.get("silenced", ())], 1):
-            names = {finding.get("id"), finding.get("number"), finding.get("stable_id")}
-            if wanted in names or (run == last[0] and wanted == f"F{number}"):
+    numbered = is_finding_number(wanted)
+    for run, document in [last] if numbered else _checks(reader, last):
+        for number, finding in _numbered(document):
+            if wanted in ({number} if numbered else {finding.get("id"), finding.get("stable_id")}):
                 return Resolved(text=text, run=run, finding=finding)
-    hint = f"replayproxy check {last[0].name}"
-    if not wanted.startswith("F"):
+    if numbered:
+        hint = _elsewhere(reader, last, wanted)
+    else:
+        hint = f"replayproxy check {last[0].name}"
         hint += " (an id told while recording is another where the whole run showed more)"
     raise UnknownAddress(
         f"no finding {text}: the last check, of run {last[0].name}, has {len(last[1].get('findings', ()))}", hint=hint
     )
+
+
+def _elsewhere(reader: Lookup, last: tuple[Run, dict[str, Any]], wanted: str) -> str:
+    """How to name what has that number in the check of another run: by its stable id."""
+    for run, document in _checks(reader, last):
+        for number, finding in _numbered(document):
+            if number == wanted and run != last[0]:
+                return f"{wanted} of run {run.name} is {finding.get('id')}, or replayproxy check {run.name} first"
+    return f"replayproxy check {last[0].name}; another run's finding is named by its stable id"
+
+
+def _numbered(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each finding with its number in the whole run, which is not its place where only some episodes were checked."""
+    for place, finding in enumerate([*document.get("findings", ()), *document.get("silenced", ())], 1):
+        yield str(finding.get("number", f"F{place}")), finding
 
 
 def _checks(reader: Lookup, last: tuple[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str, Any]]]:

@@ -81,6 +81,27 @@ def test_a_finding_of_the_last_check_can_be_shown(call: Call, judged: Path) -> N
     assert "bad/e1#3" in told.text
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("show", "F1"), ("export", "F1", "--out", "F1.replay"), ("reproduce", "F1", "--env", "app=http://[::1]:9")],
+)
+def test_a_number_that_the_last_check_does_not_have_is_refused(
+    call: Call, judged: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """An earlier check's finding of that number is of another run: sent again, it would overwrite state for nothing."""
+    monkeypatch.chdir(judged.parent)
+    id_of_first = call("check", "bad", "--json").json["findings"][0]["id"]
+    call("check", "good")
+    told = call(*words)
+    assert (told.code, told.text) == (2, "")
+    assert "no finding F1: the last check, of run good, has 0" in told.err
+    assert f"F1 of run bad is {id_of_first}" in told.err
+    assert told.err.count("\n") == 1
+    assert not Path("F1.replay").exists()
+    named = call("show", id_of_first)
+    assert (named.code, named.text.split()[1:3]) == (0, ["STALE", "READ"])
+
+
 def test_ls_shows_the_verdicts_of_the_last_check(call: Call, judged: Path) -> None:
     call("check", "bad")
     assert [row["verdict"] for row in call("ls", "bad", "--json").json["episodes"]] == ["poisoned"] * 3

@@ -276,6 +276,26 @@ def test_a_finding_is_that_of_the_last_check_or_named_by_its_stable_id(store: St
         reader.resolve("F3")
 
 
+def test_a_number_never_means_a_finding_of_another_run(store: Store) -> None:
+    recorded(store, one__e=[exchange()], two__e=[exchange()])
+    check(store, "one", [{"id": "race-0123456789", "number": "F1"}])
+    check(store, "two", [])
+    with pytest.raises(UnknownAddress, match="no finding F1: the last check, of run two, has 0") as refused:
+        store.reader().resolve("F1")
+    assert refused.value.hint == "F1 of run one is race-0123456789, or replayproxy check one first"
+    with pytest.raises(UnknownAddress) as refused:
+        store.reader().resolve("F2")
+    assert refused.value.hint == "replayproxy check two; another run's finding is named by its stable id"
+
+
+def test_a_number_is_that_of_the_whole_run_where_only_some_episodes_were_checked(store: Store) -> None:
+    recorded(store, one__e=[exchange()])
+    check(store, "one", [{"id": "race-0123456789", "number": "F2"}])
+    assert store.reader().resolve("F2").finding == {"id": "race-0123456789", "number": "F2"}
+    with pytest.raises(UnknownAddress, match="no finding F1"):
+        store.reader().resolve("F1")
+
+
 def test_reading_needs_no_memory_for_what_is_not_looked_at(store: Store, tmp_path: Path) -> None:
     recorded(store, r__e=[exchange(at_ms=n, body=bytes([n]) * 50_000) for n in range(40)])
     made = store.reader().run("r")
