@@ -62,10 +62,16 @@ async def find(clients: Sequence[Client], python: str | None) -> dict[str, Found
     `python` None: `python3` on PATH, which is most likely the agent's, and for what it lacks our own. Raises WrongUsage
     when a `python` that was asked for is none.
     """
+    refused = WrongUsage(f"--python {python}: it is no Python that runs", hint="the interpreter of the agent")
+    if python is not None and shutil.which(python) is None:
+        raise refused
     programs, interpreters = await asyncio.gather(
         _programs({client.program for client in clients if client.program}),
         _interpreters(clients, python),
     )
+    # Only here, when both are done: asyncio may wait for ever for a subprocess whose start is cancelled.
+    if interpreters is None:
+        raise refused
     found: dict[str, Found] = {}
     for client in clients:
         one = programs.get(client.program) if client.program else _library(client, interpreters)
@@ -92,15 +98,14 @@ async def _version(program: str) -> str:
     return match[0] if match else "?"
 
 
-async def _interpreters(clients: Sequence[Client], python: str | None) -> list[Interpreter]:
+async def _interpreters(clients: Sequence[Client], python: str | None) -> list[Interpreter] | None:
+    """Those that have what the clients need; None when the one that was asked for is no Python."""
     modules = sorted({module for client in clients for module in client.modules})
     if all(client.program for client in clients):
         return []
     if python is not None:
         only = await _interpreter(python, modules)
-        if only is None:
-            raise WrongUsage(f"--python {python}: it is no Python that runs", hint="the interpreter of the agent")
-        return [only]
+        return None if only is None else [only]
     there = [path for path in (shutil.which("python3"), sys.executable) if path]
     asked = await asyncio.gather(*(_interpreter(path, modules) for path in there))
     distinct = {one.prefix: one for one in reversed(asked) if one is not None}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,23 @@ def test_doctor_breaks_long_lines_at_words_under_their_level(
     assert second.startswith("      client-")
     assert third.endswith("would pass by -> trust_env")
     assert max(map(len, (first, second, third))) <= 100
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_interpreter_that_is_none_is_refused_while_programs_are_asked(tmp_path: Path, there: bool) -> None:
+    """The programs on PATH are asked at the same time; what is refused does not leave them half started."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("curl", "wget", "node", "mine"):
+        (programs / name).write_text("#!/bin/sh\necho 1.2\n")
+        (programs / name).chmod(0o755)
+    named = str(programs / "mine") if there else str(tmp_path / "nowhere")
+    told = subprocess.run(
+        [sys.executable, "-m", "replayproxy", "doctor", "--env", "app=http://127.0.0.1:9", "--python", named],
+        env={**os.environ, "PATH": f"{programs}:/bin"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == f"replayproxy: --python {named}: it is no Python that runs -> the interpreter of the agent\n"
 
 
 @pytest.mark.parametrize(
