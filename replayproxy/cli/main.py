@@ -22,6 +22,11 @@ COLLECT_EVERY = (20_000, 20, 20)
 """How seldom Python looks for cycles in a command that works something off. What it reads has none: with Python's own
 700 an eighth of what `check` costs is looking in vain."""
 
+NO_WORDS: tuple[type[click.UsageError], ...] = tuple(
+    getattr(click.exceptions, name) for name in ("NoArgsIsHelpError",) if hasattr(click.exceptions, name)
+)
+"""What click raises, with the help as its message, for a group that is called with nothing; before 8.2 it prints it."""
+
 COMMANDS = {
     # name: (module, one line for --help). The command object in the module is called `command`.
     "demo": ("demo", "The whole story on an embedded environment."),
@@ -105,6 +110,9 @@ def run(arguments: list[str], as_json: bool = False) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as wrong:
+        if isinstance(wrong, NO_WORDS):
+            click.echo(wrong.message, err=True)
+            return int(Exit.USAGE)
         at = getattr(wrong, "ctx", None)
         hint = f"{at.command_path if at else 'replayproxy'} --help"
         return _tell(wrong.format_message(), "wrong usage", Exit.USAGE, as_json, hint=hint)

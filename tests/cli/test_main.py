@@ -128,6 +128,18 @@ def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("words", "named"), [((), "record"), (("provider",), "check")])
+def test_a_call_without_a_command_is_2_and_shows_the_help_as_it_is(
+    words: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--help"]) == 0
+    help_page = capsys.readouterr().out
+    assert f"\n  {named} " in help_page
+    assert run([*words]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", help_page)
+
+
 def test_a_wrong_call_names_the_help_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diff", "only-one"]) == 2
     assert capsys.readouterr().err.rstrip().endswith("-> replayproxy diff --help")
