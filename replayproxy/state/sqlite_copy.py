@@ -4,12 +4,15 @@ In WAL mode readers and writers do not meet. In rollback-journal mode a reader's
 of an environment that does not wait fail with `database is locked`; so there the file is read without any lock, and
 what was read counts only if no transaction passed meanwhile:
 
-- no journal before and after, and the same change counter, size and time: the file was at rest;
+- no journal before and after, nobody who may write to the file, and the same change counter, size and time: the file
+  was at rest. (A connection that locks the file for as long as it lives keeps a journal file of no content too; then
+  the lock says nothing);
 - the same journal before and after: one transaction is under way (or its process has died). The file, then the
   journal were copied, and SQLite itself rolls the copy back: the state before that transaction.
 
-Where transactions follow each other faster than the file can be read, for all of `PATIENCE` seconds, there is no
-copy: a snapshot that is missing is better than an environment that fails because it was looked at.
+Where transactions follow each other faster than the file can be read, or one that has no journal file is not done,
+for all of `PATIENCE` seconds, there is no copy: a snapshot that is missing is better than an environment that fails
+because it was looked at, and than one of rows that were never committed.
 """
 
 from __future__ import annotations
@@ -19,16 +22,34 @@ import sqlite3
 import tempfile
 import time
 from contextlib import closing
+from enum import Enum, auto
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from replayproxy.state.provider import StateUnreadable
+from replayproxy.state.sqlite_lock import is_being_written
 
 MAGIC = b"SQLite format 3\x00"
 PATIENCE = 3.0
 BUSY = 5.0
+TICK = 20_000_000
+"""Nanoseconds within which two writes may leave a file with one time: the clock of file times stands that long."""
 
-type _Token = tuple[int, ...]
+
+class _Token(NamedTuple):
+    device: int
+    inode: int
+    size: int
+    modified: int
+    counter: int
+
+
+class _Missed(Enum):
+    """Why there is no copy this time."""
+
+    LOCKED = auto()  # by a transaction without a journal file
+    WRITTEN = auto()
 
 
 class SqliteCopy:
@@ -37,7 +58,8 @@ class SqliteCopy:
     def __init__(self, path: Path) -> None:
         self._given = path
         self._follow_links()
-        self._seen: _Token | None = None  # of the copy given last, in rollback mode
+        self._seen: _Token | None = None  # of the copy given last, where any write since would have changed it
+        self._given_last: bytes | None = None  # in rollback mode
         self._wal: tuple[int, sqlite3.Connection] | None = None  # inode, connection
         self._version: int | None = None
 
@@ -48,7 +70,7 @@ class SqliteCopy:
         """
         self._follow_links()
         until = time.monotonic() + PATIENCE
-        pause = 0.0
+        pause, locked = 0.0, True
         while True:
             found = _kept_open(self._path)
             if found is None:
@@ -60,14 +82,13 @@ class SqliteCopy:
             if header[18:20] == b"\x02\x02":
                 return self._from_wal(os.fstat(found).st_ino)
             self._wal = None
-            taken, whole = self._at_rest(found)
-            if taken:
-                return whole
+            whole = self._at_rest(found)
+            if not isinstance(whole, _Missed):
+                last, self._given_last = self._given_last, whole if whole is not None else self._given_last
+                return None if whole == last else whole
+            locked = locked and whole is _Missed.LOCKED
             if time.monotonic() > until:
-                raise StateUnreadable(
-                    f"{self._path} was written without a pause for {PATIENCE:g} s",
-                    hint="PRAGMA journal_mode = WAL in the environment lets it be read meanwhile",
-                )
+                raise self._missed(locked)
             time.sleep(pause)
             pause = min(0.001, pause + 0.00002)
 
@@ -80,32 +101,50 @@ class SqliteCopy:
         self._forget()
 
     def _forget(self) -> None:
-        self._seen = self._version = None
+        self._seen = self._version = self._given_last = None
         if self._wal is not None:
             self._wal[1].close()
             self._wal = None
 
-    def _at_rest(self, file: int) -> tuple[bool, bytes | None]:
-        """(whether it came out, the copy or None for unchanged)."""
+    def _missed(self, locked: bool) -> StateUnreadable:
+        if locked:
+            return StateUnreadable(
+                f"{self._path} was locked by a writer without a journal file for {PATIENCE:g} s",
+                hint="in the environment: shorter transactions, or PRAGMA journal_mode = WAL (not MEMORY or OFF)",
+            )
+        return StateUnreadable(
+            f"{self._path} was written without a pause for {PATIENCE:g} s",
+            hint="PRAGMA journal_mode = WAL in the environment lets it be read meanwhile",
+        )
+
+    def _at_rest(self, file: int) -> bytes | _Missed | None:
+        """The copy; None for unchanged."""
+        now = time.time_ns()
         journal = self._journal_mark()
         token = _token(file)
-        if journal is None and token == self._seen:
-            return True, None
+        if not journal and token == self._seen:
+            return None
+        if journal is None and is_being_written(file):
+            return _Missed.LOCKED
         whole = _read(file)
-        rest = b"" if journal is None else self._read_journal()
-        if self._journal_mark() != journal:
-            return False, None
-        if journal is None:
-            if _token(file) != token:
-                return False, None
-            self._seen = token
-            return True, whole
-        # What a later reading finds at rest may be this very file with the transaction done: it is not `seen`.
-        self._seen = None
-        return True, _rolled_back(whole, rest)
+        rest = self._read_journal() if journal else b""
+        after = self._journal_mark()
+        if (after or None) != (journal or None):
+            return _Missed.WRITTEN
+        if journal:
+            # What a later reading finds at rest may be this very file with the transaction done: it is not `seen`.
+            self._seen = None
+            return _rolled_back(whole, rest)
+        # The lock first: a transaction that has given it up has left its mark in the token.
+        if after is None and is_being_written(file):
+            return _Missed.LOCKED
+        if _token(file) != token:
+            return _Missed.WRITTEN
+        self._seen = token if now - token.modified > TICK else None
+        return whole
 
     def _journal_mark(self) -> bytes | None:
-        """What tells this transaction's journal from others; None when there is none that counts."""
+        """What tells this transaction's journal from others; empty when it is of none, None when there is no file."""
         try:
             with self._journal.open("rb") as journal:
                 head = journal.read(28)
@@ -114,7 +153,7 @@ class SqliteCopy:
             return None
         # A journal that is kept between transactions is emptied, or its head is overwritten with zeros. The number
         # of records (bytes 8 to 12) is filled in later; the nonce behind it is random in each.
-        return None if not head.strip(b"\0") else b"%d:%b%b" % (inode, head[:8], head[12:])
+        return b"" if not head.strip(b"\0") else b"%d:%b%b" % (inode, head[:8], head[12:])
 
     def _read_journal(self) -> bytes:
         try:
@@ -123,7 +162,7 @@ class SqliteCopy:
             return b""
 
     def _from_wal(self, inode: int) -> bytes | bytearray | None:
-        self._seen = None
+        self._seen = self._given_last = None
         if self._wal is None or self._wal[0] != inode:
             self._forget()
             self._wal = inode, _connect(self._path)
@@ -172,7 +211,7 @@ def _kept_open(path: Path) -> int | None:
 def _token(file: int) -> _Token:
     status = os.fstat(file)
     counter = int.from_bytes(os.pread(file, 4, 24), "big")
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, counter
+    return _Token(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, counter)
 
 
 def _read(file: int) -> bytes:

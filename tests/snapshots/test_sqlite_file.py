@@ -278,7 +278,14 @@ print(n, flush=True)
 
 @pytest.mark.parametrize(
     ("mode", "sync"),
-    [("DELETE", "FULL"), ("DELETE", "OFF"), ("PERSIST", "NORMAL"), ("TRUNCATE", "OFF"), ("WAL", "NORMAL")],
+    [
+        ("DELETE", "FULL"),
+        ("DELETE", "OFF"),
+        ("PERSIST", "NORMAL"),
+        ("TRUNCATE", "OFF"),
+        ("WAL", "NORMAL"),
+        ("MEMORY", "OFF"),
+    ],
 )
 def test_a_writer_that_never_waits_never_fails_and_no_copy_is_torn(tmp_path: Path, mode: str, sync: str) -> None:
     path, stop = tmp_path / "bank.db", tmp_path / "stop"
@@ -299,7 +306,7 @@ def test_a_writer_that_never_waits_never_fails_and_no_copy_is_torn(tmp_path: Pat
         except StateUnreadable as missed:
             # Transactions of a few microseconds without a pause may leave no room on a loaded machine.
             assert sync == "OFF"
-            if "without a pause" not in str(missed):
+            if "without a pause" not in str(missed) and "locked by a writer" not in str(missed):
                 raise
             break
         nodes.update(seen.nodes)
