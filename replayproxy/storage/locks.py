@@ -1,8 +1,8 @@
 """Who is writing: one recorder at a time, and whether the writer of an open episode still lives.
 
 Locks are `flock`s, which the system drops when the process that holds them ends, however it ends. Every writer holds
-`writer-N.lock` (N: its number in the store) and shares `writers.lock`, which `gc` takes for itself alone; the recorder
-also holds `recorder.lock`, which carries its pid.
+`writer-N.lock` (N: its number in the store), in which stand the keys of the runs that it has opened, and shares
+`writers.lock`, which `gc` takes for itself alone; the recorder also holds `recorder.lock`, which carries its pid.
 """
 
 from __future__ import annotations
@@ -79,6 +79,12 @@ class WriterLocks:
             raise StoreTrouble(f"{self._path} is locked by another process")
         self._own: int | None = own
 
+    def writes(self, run_key: int) -> None:
+        """Says for the others that a run of that key is being written."""
+        if self._own is not None:
+            with suppress(OSError):  # on a full disk what comes next says so
+                os.write(self._own, f"{run_key}\n".encode())
+
     def release(self) -> None:
         if self._own is not None:
             with suppress(OSError):  # a directory that has become read-only: the next recorder sweeps it
@@ -150,6 +156,15 @@ def living(directory: Path) -> list[int]:
     """The numbers of the writers that live."""
     numbers = [int(path.stem.removeprefix("writer-")) for path in directory.glob("writer-*.lock")]
     return [number for number in numbers if is_writing(directory, number)]
+
+
+def written_runs(directory: Path) -> set[int]:
+    """The keys of the runs that writers which live have opened."""
+    found: set[int] = set()
+    for session in living(directory):
+        with suppress(FileNotFoundError):  # ended meanwhile
+            found.update(map(int, (directory / writer_file(session)).read_text("ascii", "replace").split()))
+    return found
 
 
 def sweep(directory: Path) -> None:

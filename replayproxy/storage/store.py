@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replayproxy.core.redact import Redactor
 from replayproxy.errors import UnknownAddress, WrongUsage
-from replayproxy.storage import environment
+from replayproxy.storage import environment, locks
 from replayproxy.storage.filesystem import refuse_network
 from replayproxy.storage.layout import DATA_FILE, LOCK_FILE, WRITERS_LOCK
 from replayproxy.storage.reader import Reader
@@ -46,6 +46,10 @@ class Store:
         if exclusive:
             refuse_network(self.path)
         return Writer(self.env, exclusive=exclusive, redactor=redactor)
+
+    def is_written(self, run_key: int) -> bool:
+        """Whether a writer that lives, of any process, has opened that run."""
+        return run_key in locks.written_runs(self.path)
 
     def close(self) -> None:
         """Its readers and writers must not be used any more; writers are closed before."""

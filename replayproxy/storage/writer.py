@@ -74,7 +74,13 @@ class Writer:
     # Runs and episodes
 
     def open_run(self, run: Run, *, append: bool = False) -> Run:
-        """On disk when it returns. A taken name is WrongUsage; with `append` it gives the run that has it."""
+        """On disk when it returns, and `Store.is_written` until the writer is closed. A taken name is WrongUsage; with
+        `append` it gives the run that has it."""
+        opened = self._opened(run, append)
+        self._locks.writes(opened.key)
+        return opened
+
+    def _opened(self, run: Run, append: bool) -> Run:
         if reason := why_not_a_name(run.name, of="run"):
             raise WrongUsage(f"{run.name!r} cannot name a run: {reason}")
         made = replace(run, key=self._numbers.next())

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from replayproxy.storage import open_store
+from replayproxy.testing import episode, run
 from tests.cli.conftest import Call
 
 
@@ -39,6 +42,26 @@ def test_removing_beside_a_recorder_is_allowed(call: Call, recorded: Path) -> No
         recorder = store.writer()
         assert call("rm", "older").code == 0
         recorder.close()
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_what_is_being_recorded_is_not_removed(call: Call, recorded: Path, append: bool) -> None:
+    with open_store(recorded) as store:
+        recorder = store.writer()
+        name = "nightly" if append else "fresh"
+        made = recorder.open_run(run(name), append=append)
+        recorder.open_episode(episode("going", run_key=made.key))
+        recorder.seal(recorder.open_episode(episode("done", run_key=made.key))).result()
+        for address in (name, f"{name}/going"):
+            told = call("rm", "older", address)
+            assert (told.code, told.text) == (4, "")
+            assert (
+                told.err
+                == f"replayproxy: {address} is being written -> wait until its recorder has ended, or stop it\n"
+            )
+        assert call("rm", f"{name}/done", "older").code == 0
+        recorder.close()
+    assert call("rm", name).code == 0
 
 
 def test_only_one_store_can_be_written_to(call: Call, recorded: Path) -> None:
