@@ -107,11 +107,21 @@ def choose(documents: Iterable[Document], episodes: Sequence[Episode], *, by_rew
         raise WrongUsage("the file holds no rollout", hint="--on LINE_FIELD=EPISODE_FIELD")
     tried = [(shape, on) for shape in shapes_of(head) for on in shape.on]
     fitting: list[tuple[Chosen, list[str]]] = []
+    against: list[tuple[Chosen, str]] = []
     for shape, texts in tried:
         on = pairs(texts)
-        names = _joined(head, Join(on, episodes), shape.reward if by_reward else None)
-        if names is not None:
-            fitting.append((Chosen(shape=shape, on=on), names))
+        one, reward = Chosen(shape=shape, on=on), shape.reward if by_reward else None
+        joined = _joined(head, Join(on, episodes))
+        if joined is None:
+            continue
+        if reward is not None and (why := _contradiction(reward, head, joined)):
+            against.append((one, why))
+        else:
+            fitting.append((one, [episode.name for episode in joined]))
+    if not fitting and against:
+        one, why = against[0]
+        what = f"it looks like {one.shape.name}, but where {one} joins them, the rewards contradict: {why}"
+        raise WrongUsage(what, hint=f"{one}, if it is the right way nevertheless")
     if not fitting:
         raise WrongUsage(_why_none(tried), hint="--on LINE_FIELD=EPISODE_FIELD")
     chosen, names = fitting[0]
@@ -124,15 +134,21 @@ def choose(documents: Iterable[Document], episodes: Sequence[Episode], *, by_rew
     return chosen
 
 
-def _joined(head: Sequence[Document], join: Join, reward: str | None) -> list[str] | None:
-    """The episode of each; None where one has none, or several, or another reward than its episode."""
-    names, reward_of = [], field(reward) if reward is not None else None
-    for document in head:
-        found = join.match(document).episodes
-        if len(found) != 1 or (reward_of is not None and contradict(reward_of(document), found[0].reward)):
-            return None
-        names.append(found[0].name)
-    return names
+def _joined(head: Sequence[Document], join: Join) -> list[Episode] | None:
+    """The episode of each; None where one has none, or several."""
+    found = [join.match(document).episodes for document in head]
+    return [episodes[0] for episodes in found] if all(len(episodes) == 1 for episodes in found) else None
+
+
+def _contradiction(reward: str, head: Sequence[Document], joined: Sequence[Episode]) -> str:
+    """The first rollout that has another reward than its episode, and how many have; "" where none has."""
+    reward_of = field(reward)
+    both = [(reward_of(document), episode) for document, episode in zip(head, joined, strict=True)]
+    wrong = [(theirs, episode) for theirs, episode in both if contradict(theirs, episode.reward)]
+    if not wrong:
+        return ""
+    theirs, episode = wrong[0]
+    return f"{theirs} where {episode.name} has {episode.reward}; so {len(wrong)} of the {len(both)} looked at"
 
 
 def contradict(theirs: object, ours: float | None) -> bool:

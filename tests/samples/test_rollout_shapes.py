@@ -122,8 +122,14 @@ def test_a_way_that_joins_by_chance_is_not_taken() -> None:
 
 def test_a_way_whose_rewards_contradict_is_not_taken() -> None:
     recorded = episodes(task=lambda n: str((7 - n) // 4), attempt=lambda n: (7 - n) % 4)
-    with pytest.raises(WrongUsage, match="looks like NeMo Gym"):
+    with pytest.raises(WrongUsage, match="looks like NeMo Gym") as refused:
         choose([nemo_gym(n) for n in range(8)], recorded)
+    way = "--on _ng_task_index=task --on _ng_rollout_index=attempt"
+    assert f"where {way} joins them, the rewards contradict: 0.0 where e7 has 0.875; so 8 of the 8" in str(
+        refused.value
+    )
+    assert refused.value.hint == f"{way}, if it is the right way nevertheless"
+    assert choose([nemo_gym(n) for n in range(8)], recorded, by_reward=False).shape.name == "NeMo Gym"
 
 
 def test_two_ways_that_disagree_are_both_named() -> None:
