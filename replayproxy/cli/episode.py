@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import signal
 import urllib.parse
 from collections.abc import Mapping
@@ -44,8 +45,10 @@ def command(
 ) -> int:
     """Open an episode on the recorder of REPLAYPROXY_CONTROL, run COMMAND in it, and end it.
 
-    COMMAND's REPLAYPROXY_URL_<NAME> lead into the episode, and so do {NAME} in it and the variables of `as=`. Its
-    exit code is the outcome, and is passed on. The reward file holds a number, or {"reward": NUMBER}.
+    COMMAND's REPLAYPROXY_URL_<NAME> lead into the episode, and so do {NAME} and the recorder's URL in it and the
+    variables of `as=`. Its exit code is the outcome, and is passed on. The reward file holds a number, or
+    {"reward": NUMBER}. In `record -- replayproxy episode -- COMMAND ..` it is record that fills in the braces: {NAME}
+    leads into the episode there too, but {NAME.host} and {NAME.port} are the recorder's own.
     """
     if not os.environ.get("REPLAYPROXY_CONTROL"):
         raise WrongUsage("REPLAYPROXY_CONTROL is not set", hint="run it under replayproxy record, or set it")
@@ -87,7 +90,7 @@ async def _run(command: tuple[str, ...], episode: client.Episode) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, take, number)
-    words = child.filled(command, episode.urls)
+    words = child.filled(led_in(command, episode, os.environ), episode.urls)
     try:
         started = await child.start(words, variables(episode, os.environ), stdout_to_stderr=False)
     except child.NotStarted as problem:
@@ -98,6 +101,16 @@ async def _run(command: tuple[str, ...], episode: client.Episode) -> int:
     if not ended.done():
         await started.stop(came.result(), STOP_SECONDS)
     return await ended
+
+
+def led_in(command: tuple[str, ...], episode: client.Episode, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """COMMAND with the episode's URLs in the place of the recorder's, which `record -- replayproxy episode -- COMMAND
+    {app}` has filled in before we are there to do it."""
+    for env, url in episode.urls.items():
+        if plain := environ.get(f"REPLAYPROXY_URL_{variable(env)}"):
+            whole = re.compile(re.escape(plain) + r"(?![\w.-])(?!/rp/)")
+            command = tuple(url.join(whole.split(word)) for word in command)
+    return command
 
 
 def variables(episode: client.Episode, environ: Mapping[str, str]) -> dict[str, str]:

@@ -169,7 +169,8 @@ def _fault_lines(tally: Tally) -> list[str]:
         )
     out += [f"RECORDER FAULT  {fault}" for fault in tally.faults[:SHOWN]]
     if not tally.attributed and tally.strays:
-        out.append("no episode was recorded: what no episode can claim is kept, and never replayed or judged")
+        none = "no episode holds an exchange" if tally.sealed or tally.incomplete else "no episode was recorded"
+        out.append(f"{none}: what no episode can claim is kept, and never replayed or judged")
     elif not tally.attributed:
         out.append(
             "nothing was recorded: the agent did not come to the listener addresses ({NAME} in COMMAND), or its client"

@@ -76,6 +76,19 @@ def test_the_program_runs_inside_the_episode_and_its_exit_code_is_the_outcome(re
     ]
 
 
+def test_a_url_that_record_has_filled_in_leads_into_the_episode(recorder: Recorder) -> None:
+    """In `record -- replayproxy episode -- COMMAND {app}` the braces are gone before the episode is there."""
+    given = (
+        "http://127.0.0.1:5",
+        "--url=http://127.0.0.1:5/v1",
+        "http://127.0.0.1:55/",
+        "http://127.0.0.1:5/rp/mine/x",
+    )
+    inside = "http://127.0.0.1:5/rp/t-a1"
+    got = [inside, f"--url={inside}/v1", *given[2:]]
+    assert episode("--task", "t", code=f"sys.exit(sys.argv[1:] != {got!r})", arguments=given) == 0
+
+
 def test_the_reward_comes_from_its_file(recorder: Recorder) -> None:
     assert episode("--reward-file", "r.json", code="open('r.json', 'w').write('0.25')") == 0
     assert recorder.asked[1][1] == {"outcome": "exit 0", "reward": 0.25}

@@ -110,6 +110,14 @@ def test_traffic_that_no_episode_can_claim_was_recorded_and_the_doctor_would_not
     assert "next: replayproxy record --episode NAME .." in shown(tally)
 
 
+def test_an_episode_that_stayed_empty_is_not_denied_beside_its_number() -> None:
+    tally = Tally(run="r", sealed=1)
+    tally.exchange(stray(), attributed=False)
+    assert "1 episode sealed" in shown(tally)
+    assert "no episode holds an exchange: what no episode can claim is kept" in shown(tally)
+    assert "no episode was recorded" not in shown(tally)
+
+
 def test_what_no_request_says_is_put_as_a_guess() -> None:
     tally = whole()
     tally.exchange(stray(), attributed=False)
