@@ -25,6 +25,12 @@ from replayproxy.storage.trouble import not_written
 QUEUE_BYTES = 64 * 1024 * 1024
 QUEUE_ITEMS = 50_000
 GROUP_SECONDS = 0.05
+"""The longest that anything waits for others to be committed with."""
+
+DURABLE_SECONDS = 0.08
+"""What has to be on disk by then does not wait for others, if a commit takes as long as one has lately taken: of the
+100 ms that are promised, the rest is for what differs from one to the next."""
+
 GROUP_BYTES = 8 * 1024 * 1024
 RETRY_SECONDS = 0.25
 GIVE_UP_SECONDS = 5.0
@@ -41,6 +47,12 @@ class Work:
     urgent: bool = False
 
 
+def begins(oldest: float, took: float) -> float:
+    """When a commit begins whose oldest record came at `oldest`, where one takes `took` seconds. It counts from there,
+    and not from the commit before, during which the record may have waited long enough."""
+    return oldest + min(GROUP_SECONDS, DURABLE_SECONDS - took)
+
+
 class Committer:
     """One per writer. `put` may be called from any thread."""
 
@@ -53,6 +65,8 @@ class Committer:
         self._state = threading.Condition()
         self._queue: deque[Work] = deque()
         self._cost = 0
+        self._oldest = 0.0  # when the first of what is queued came
+        self._took = 0.0  # seconds that a commit takes, all in all
         self._urgent = self._closing = False
         self._learner = Learner(env, learns=learns)
         self._thread = threading.Thread(target=self._work, name="replayproxy-writer", daemon=True)
@@ -76,6 +90,8 @@ class Committer:
                 raise StoreTrouble(f"the writer of {self._env.path} is closed")
             if not self.room():
                 raise self._trouble(self.failed or RuntimeError("the queue is full"))
+            if not self._queue:
+                self._oldest = time.monotonic()
             self._queue.append(work)
             self._cost += work.cost
             self.count += 1
@@ -95,23 +111,24 @@ class Committer:
 
     def _work(self) -> None:
         try:
-            committed = 0.0
-            while (works := self._take(committed)) is not None:
+            while (works := self._take()) is not None:
+                began = time.monotonic()
                 if not self._committed(self._prepared(works)):
                     return
-                committed = time.monotonic()
+                # A slow one is not forgotten at once: the next may be as slow.
+                self._took = max(time.monotonic() - began, self._took * 0.9)
         except BaseException as error:  # nobody may go on believing that things are written
             with self._state:
                 self.failed, self._closing = error, True
                 self._state.notify_all()
             self._refuse_queued(error)
 
-    def _take(self, committed: float) -> list[Work] | None:
+    def _take(self) -> list[Work] | None:
         """What is to be committed next; None when the queue was closed and nothing is left."""
         with self._state:
             while not self._queue and not self._closing:
                 self._state.wait()
-            due = committed + GROUP_SECONDS
+            due = begins(self._oldest, self._took)
             while not (self._closing or self._urgent or self._cost >= GROUP_BYTES) and self.room():
                 left = due - time.monotonic()
                 if left <= 0:

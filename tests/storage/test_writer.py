@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,42 @@ class Trouble:
 
         monkeypatch.setattr(Batch, "commit", failing)
         monkeypatch.setattr(committer, "RETRY_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize(("took", "waits"), [(0.0, 0.05), (0.03, 0.05), (0.06, 0.02), (0.5, -0.42)])
+def test_a_commit_begins_early_enough_to_end_in_time(took: float, waits: float) -> None:
+    assert committer.begins(100.0, took) == pytest.approx(100 + waits)
+
+
+def test_what_waited_during_a_commit_does_not_wait_again_behind_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "GROUP_SECONDS", 2.0)
+    monkeypatch.setattr(committer, "DURABLE_SECONDS", 60.0)
+    begun, go = threading.Event(), threading.Event()
+    commit = Batch.commit
+
+    def slow(batch: Batch) -> None:
+        begun.set()
+        go.wait(30)
+        commit(batch)
+
+    writer = store.writer()
+    _, rollout = opened(writer)
+    monkeypatch.setattr(Batch, "commit", slow)
+    writer.put_exchange(rollout.key, exchange(at_ms=1))
+    writer.flush()
+    assert begun.wait(30)
+    writer.put_exchange(rollout.key, exchange(at_ms=2))
+    time.sleep(2.1)
+    monkeypatch.setattr(Batch, "commit", commit)
+    go.set()
+    until = time.monotonic() + 1.9
+    while writer._queue.count:
+        assert time.monotonic() < until, "it waited as long as one that has just come"
+        time.sleep(0.01)
+    assert store.reader().count(rollout) == 2
+    writer.close()
 
 
 def test_a_failed_commit_keeps_its_batch_and_tries_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
