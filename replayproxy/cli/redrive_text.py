@@ -136,14 +136,27 @@ def _cut(value: str, limit: int = 40) -> str:
 def _root(one: Redriven, shown: Repetition, number: int, root: Root) -> list[str]:
     differences = shown.comparison.differences
     lines = [f"    ROOT {number}  explains {root.consequences + 1} of {count(differences, 'difference')}"]
-    kept = live_address(shown, root.b)
-    addresses = f"{safe(one.trace.address)}#{root.a}" + (f" | {safe(kept)}" if kept else "")
-    lines.append(f"      {safe(root.request or root.template)}   lane {safe(root.lane)}   {addresses}")
+    parts = [
+        safe(root.request or root.template),
+        f"lane {safe(root.lane)}" if root.lane else "",
+        _sides(one, shown, root),
+    ]
+    lines.append("      " + "   ".join(part for part in parts if part))
     lines.append(f"      {safe(root.pointer):<28}  {_value(root.values[0])} | {_value(root.values[1])}   {root.kind}")
     if root.note:
         lines.append(f"      {safe(root.note)}")
     folded = ", ".join(folds_of(root.folded))
     return [*lines, f"      folded under it: {folded}"] if folded else lines
+
+
+def _sides(one: Redriven, shown: Repetition, root: Root) -> str:
+    """The recorded exchange and the live one where it is kept; of a state that no exchange led to, the snapshot."""
+    if root.a is not None:
+        recorded = f"{one.trace.address}#{root.a}"
+    else:
+        recorded = f"{one.trace.address}/s{root.snapshots[0]}" if root.snapshots else ""
+    kept = live_address(shown, root.b)
+    return safe(" | ".join(side for side in (recorded, kept) if side))
 
 
 def _value(value: object) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from replayproxy.cli.main import run
 from replayproxy.storage import open_store
@@ -107,6 +109,24 @@ def test_another_behaviour_is_exit_1_and_names_exchange_pointer_values_and_row(
     assert "1200 | 2400" in out
     assert "app deals/" in out
     assert "next     replayproxy show r/e#3" in out
+
+
+class Touching(Shop):
+    """It writes where it is only asked: no snapshot follows the request, and the one at the end shows it."""
+
+    async def deal(self, request: web.Request) -> web.Response:
+        self.rows("INSERT INTO items VALUES ('i', 'seen', '1')")
+        return await super().deal(request)
+
+
+def test_a_state_that_no_exchange_led_to_is_named_by_its_snapshot(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with live(Touching(shop.path)) as url:
+        assert run(["redrive", "r/e", "--env", f"app={url}"]) == 1
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    shown = next(line for line in lines if line.startswith("state of app"))
+    assert re.fullmatch(r"state of app at end   r/e/s\d", shown)
 
 
 def test_json_is_one_document_with_the_members_that_are_promised(
