@@ -21,9 +21,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were() -> Iterator[None]:
-    """A `record` or `replay` that ends at once leaves its signal ignored; the tests' own process, and what it starts,
+    """A `record` or `replay` that a signal ends leaves signals ignored; the tests' own process, and what it starts,
     go on."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import signal
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from replayproxy.session import child
 from replayproxy.session.files import is_special
 from replayproxy.session.proxied import FORWARD_VARIABLE, episode_proxy
 from replayproxy.session.record_options import writable_path
+from replayproxy.session.signals import heard
 from replayproxy.session.wiring import parse_meta
 
 STOP_SECONDS = 3.0
@@ -88,7 +88,7 @@ async def _run(command: tuple[str, ...], episode: client.Episode) -> int:
         if not came.done():
             came.set_result(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heard():
         loop.add_signal_handler(number, take, number)
     words = child.filled(led_in(command, episode, os.environ), episode.urls)
     try:

@@ -74,8 +74,9 @@ def command(
     """Record an agent's HTTP traffic with its environments, through one reverse listener for each, or through a
     forward proxy.
 
-    With COMMAND it is run under recording and its exit code passed on; without, recording ends at SIGINT or SIGTERM.
-    COMMAND finds REPLAYPROXY_URL_<NAME>, REPLAYPROXY_CONTROL and REPLAYPROXY_RUN; {NAME} in it is the listener's URL.
+    With COMMAND it is run under recording and its exit code passed on; without, recording ends at SIGINT,
+    SIGTERM or SIGHUP. COMMAND finds REPLAYPROXY_URL_<NAME>, REPLAYPROXY_CONTROL and REPLAYPROXY_RUN; {NAME} in it is
+    the listener's URL.
     """
     found = discover(config, Path.cwd(), os.environ)
     summary = found.value("summary", flags.pop("summary"))

@@ -89,8 +89,8 @@ def command(
     an environment.
 
     ADDRESS is RUN/EPISODE, which answers all traffic, or RUN, where each request is answered from its own episode.
-    With COMMAND it is run and the replay ends with it; without, at SIGINT or SIGTERM. Exit code 0: reproduced; 1: not;
-    3: nothing was asked for, or it cannot be known.
+    With COMMAND it is run and the replay ends with it; without, at SIGINT, SIGTERM or SIGHUP. Exit code 0:
+    reproduced; 1: not; 3: nothing was asked for, or it cannot be known.
     """
     # aiohttp takes long to import, and `--help` need not pay for it.
     from replayproxy.session.replay_options import parse

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM of `record` and `replay`: the first ends, the second gives up, and the same one twice is one."""
+"""SIGINT, SIGTERM and SIGHUP of `record` and `replay`: the first ends, the second gives up; twice the same is one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from replayproxy.session.signals import Signals
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, all that a test sends comes at once."""
     monkeypatch.setattr(signals, "SAME_SECONDS", 3600.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_nohup() -> None:
+    """The tests themselves may run under `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", signals.ENDING)
@@ -38,17 +44,38 @@ async def test_one_that_follows_at_once_is_the_same_and_a_later_one_gives_up(mon
         await asyncio.wait_for(given_up.wait(), 20)
 
 
-async def test_what_ended_at_once_does_not_die_of_the_same_signal_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    far(monkeypatch)
+@pytest.mark.parametrize("first", signals.ENDING)
+@pytest.mark.parametrize("later", [0.0, 3600.0])
+async def test_once_it_is_over_nothing_that_comes_kills(first: int, later: float) -> None:
+    """A second signal, of whatever number, may be on its way while the process leaves."""
     with Signals(lambda: None).installed() as made:
-        made.take(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        made.take(first)
+        made.began -= later
+    for number in signals.ENDING:
+        assert signal.getsignal(number) is signal.SIG_IGN
+        os.kill(os.getpid(), number)
 
 
-async def test_what_ended_later_hears_signals_again() -> None:
-    with Signals(lambda: None).installed() as made:
+async def test_what_ended_by_itself_hears_signals_as_before() -> None:
+    before = [signal.getsignal(number) for number in signals.ENDING]
+    with Signals(lambda: None).installed():
+        assert [signal.getsignal(number) for number in signals.ENDING] != before
+    assert [signal.getsignal(number) for number in signals.ENDING] == [signal.default_int_handler, *before[1:]]
+
+
+async def test_a_second_hang_up_gives_nothing_up() -> None:
+    given_up: list[bool] = []
+    with Signals(lambda: given_up.append(True)).installed() as made:
         made.take(signal.SIGTERM)
         made.began -= 3600
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        made.take(signal.SIGHUP)
+        assert not given_up
+        made.take(signal.SIGTERM)
+    assert given_up
+
+
+async def test_under_nohup_a_hang_up_ends_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Signals(lambda: None).installed() as made:
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert made.number is None
