@@ -13,6 +13,7 @@ from replayproxy.core.values import Episode, EpisodeState
 from replayproxy.detect.across import Across
 from replayproxy.detect.finding import CONVINCING, Finding, Kind, in_order
 from replayproxy.detect.hidden import Hidden
+from replayproxy.detect.late import WHY
 from replayproxy.detect.reference import Given, Reference, References, Start, start_of
 from replayproxy.detect.siblings import Siblings
 from replayproxy.detect.source import Beside, Source, Summary, at_work, beside
@@ -184,6 +185,8 @@ def _coverage(name: str, swept: Swept, across: Across, siblings: Siblings) -> Co
     if blind:
         told = f"snapshots {blind[0][0]} never change, and show none of {blind[0][1]} acknowledged writes"
         why = {kind: reason or f"{told}: do they read this state?" for kind, reason in why.items()}
+    if name in swept.late:
+        why = {kind: reason or WHY for kind, reason in why.items()}
     if not swept.summaries[name].exchanges:
         why |= dict.fromkeys(CHECKS, "no exchanges")
     return Coverage(

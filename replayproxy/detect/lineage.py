@@ -33,12 +33,14 @@ class Cell:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrote:
     """The cell came to hold `value`. `ops`: who did it; several: one of them, none: nobody who was recorded.
-    `source`: `snapshot` where two readings show the change, `answer` where only the write's own words do."""
+    `source`: `snapshot` where two readings show the change, `answer` where only the write's own words do. `late`: of
+    `ops` the one that had been answered for the value before; the others ran when it came."""
 
     ops: tuple[Op, ...]
     value: str
     source: str
     at: int  # by then it had begun
+    late: Op | None = None
 
 
 def cell_at(op: Op, pointer: str) -> tuple[Cell, Any] | None:
@@ -71,8 +73,12 @@ def wrote(timeline: Timeline, of: Cell, until: int) -> list[Wrote]:
         if change.row != of.row or before == after:
             continue
         ops = (change.by,) if change.by is not None else _likely(change.possible, of, after)
+        if change.late is not None:
+            ops = (change.late, *(op for op in change.possible if op is not change.late))
+        elif change.earlier is not None and change.by is not None:
+            ops = (change.by, change.earlier)
         at = min((op.fwd for op in ops), default=timeline.line.begun[change.gap + 1])
-        found.append(Wrote(ops=ops, value=after, source="snapshot", at=at))
+        found.append(Wrote(ops=ops, value=after, source="snapshot", at=at, late=change.late or change.earlier))
         shown |= {(op.episode, op.seq) for op in change.possible if _says(op, of, after)}
         shown |= {(op.episode, op.seq) for op in ops} if len(ops) == 1 else set()
     for op in timeline.writes.all:

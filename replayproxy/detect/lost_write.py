@@ -191,7 +191,7 @@ def may_set(timeline: Timeline, op: Op, row: Row, column: str) -> bool:
     if op.refused or op.effect is Effect.NONE:
         return False
     if (op.episode, op.seq) in timeline.accounted:
-        return any(change.by is op and change.row == row for change in timeline.changes)
+        return any(change.may_be_of(op) and change.row == row for change in timeline.changes)
     if op.is_reset or op.place is None or any(row == other and c == column for other, c in op.sets):
         return True
     if op.place.table != row.table or op.place.key not in (None, row.key):

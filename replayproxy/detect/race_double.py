@@ -149,7 +149,7 @@ def may_release(timeline: Timeline, op: Op, row: Row) -> bool:
     if op.refused or op.effect is Effect.NONE:
         return False
     if (op.episode, op.seq) in timeline.accounted:
-        return any(change.by is op and change.row == row for change in timeline.changes)
+        return any(change.may_be_of(op) and change.row == row for change in timeline.changes)
     if op.is_reset or op.place is None or row in op.about:
         return True
     if row.of_path:

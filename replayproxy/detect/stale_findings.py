@@ -53,7 +53,7 @@ def findings(
 def _cause(stale: Stale) -> tuple[bool, str, int, int, Row | None]:
     """What the read missed: a write, or one row's change of which nobody can say whose it was. What is in doubt is told
     apart from what is not, which it must not weaken."""
-    doubted = bool(stale.sight.doubt) and (stale.token is None or not stale.token.sure)
+    doubted = stale.late or (bool(stale.sight.doubt) and (stale.token is None or not stale.token.sure))
     writer = stale.writer or _likely(stale)
     if writer is not None:
         return doubted, writer.episode, writer.seq, 0, None
@@ -64,6 +64,8 @@ def _cause(stale: Stale) -> tuple[bool, str, int, int, Row | None]:
 def _likely(stale: Stale) -> Op | None:
     """Of the writes that ran while the row changed the only one that is about it. Others may have side effects."""
     if stale.change is None:
+        return None
+    if stale.change.late is not None:
         return None
     about = [op for op in stale.change.possible if op.touches(stale.sight.row, paths=False)]
     return about[0] if len(about) == 1 and about[0].end < stale.sight.op.fwd else None
@@ -111,7 +113,8 @@ def _finding(
     grade, doubt = grade_of(evidence)
     reads = {(s.sight.op.episode, s.sight.op.seq) for s in folded}
     late = verdict.delta / 1e9
-    doubts = [text for text in ("which layer kept the old value", doubt, healed(evidence)) if text]
+    layer = "" if first.late else "which layer kept the old value"
+    doubts = [text for text in (layer, doubt, healed(evidence)) if text]
     return Finding(
         kind=Kind.STALE_READ, sub=_sub(first, own), grade=grade,
         blame=Blame.ENVIRONMENT, blame_reason=_why(first),
@@ -135,6 +138,8 @@ def _rows(folded: Sequence[Stale]) -> list[str]:
 
 
 def _why(stale: Stale) -> str:
+    if stale.late:
+        return "the write had been answered before the read was sent, and took effect only later"
     if stale.writer is not None:
         return "the write had been answered before the read was sent"
     return "a later version had been seen before the read was sent"
@@ -192,6 +197,9 @@ def _witness(run: str, op: Op, role: str, value: object, pointer: str = "") -> W
 
 def _title(stale: Stale, late: float) -> str:
     by = f"missed {stale.writer.method} {stale.writer.target}" if stale.writer else "missed a change of the state"
+    if stale.late and stale.writer is not None:
+        told = f"{stale.writer.method} {stale.writer.target}, answered {late:.3f} s before and in effect only later"
+        return f"{stale.sight.op.target} does not show {told}"
     what = f"the 304 for {stale.sight.op.target}" if stale.sight.op.again is not None else stale.sight.op.target
     return f"{what} was at least {late:.3f} s out of date, {by}"
 

@@ -62,6 +62,8 @@ def evidence_of(
 
 def grade_of(evidence: Evidence) -> tuple[Grade, str]:
     """The grade, and what keeps it from being proven."""
+    if evidence.stale.late:
+        return Grade.SUSPECTED, "the write may act after its answer by design, or snapshots be read from a lagging copy"
     if evidence.stale.sight.op.weak:
         return Grade.SUSPECTED, "the 304 speaks of a weak validator, which may stay when a change does not matter"
     if evidence.against is not None:
@@ -96,7 +98,9 @@ def doubt_of(timeline: Timeline, stale: Stale, agreement: Agreement) -> str:
 
 def assumptions(evidence: Evidence) -> Iterator[str]:
     timeline, sight, token = evidence.timeline, evidence.stale.sight, evidence.token
-    if token is None or not evidence.stale.by_token:
+    if evidence.stale.late:
+        yield "a write has taken effect when it is answered 2xx: its value came into the snapshots only later"
+    elif token is None or not evidence.stale.by_token:
         yield "a write sets its values within the time between its request and its answer"
     if token is not None:
         rises = evidence.tokens.rises(token.key)
@@ -121,7 +125,7 @@ def ruled_out(evidence: Evidence) -> Iterator[str]:
     if evidence.token is not None and evidence.token.sure:
         newest = evidence.token.newest.value
         yield f"a writer that nobody recorded: {evidence.token.key.name} had been {newest} before the read began"
-    else:
+    elif not stale.late:
         others = len(timeline.writes.all) - (stale.writer is not None)
         coverage = evidence.coverage
         known = "write coverage not known" if coverage is None else f"write coverage {coverage:.0%}"

@@ -16,12 +16,13 @@ from replayproxy.detect.agreement import Agreement
 from replayproxy.detect.cell_history import Histories
 from replayproxy.detect.cells import Row, Shown
 from replayproxy.detect.history import ALWAYS, Reading, State, Verdict, judge
+from replayproxy.detect.late import missed
 from replayproxy.detect.missing import left_out, left_out_of_old_lists
 from replayproxy.detect.normal import normal
 from replayproxy.detect.ops import ABSENT, PRESENCE, PRESENT, Effect, Op
 from replayproxy.detect.set_back import set_back
 from replayproxy.detect.sights import Sight, as_the_state, learn, pair_of, sights_of
-from replayproxy.detect.timeline import Change, Timeline, cell
+from replayproxy.detect.timeline import Change, Late, Timeline, cell
 from replayproxy.detect.token_order import Token, TokenOrder
 from replayproxy.detect.tokens import Tokens
 
@@ -36,7 +37,8 @@ class Stale:
     `token`: a version token of the row that says the same; `against`: one that says that the row was not out of date.
     `by_token`: nothing but the token says it. Whether a token counts is known at the end of the run. `unexplained`:
     snapshots show in this column, of some row, a value that no write is known to have set. `change`: where snapshots
-    alone say it, what they show of how the row changed.
+    alone say it, what they show of how the row changed. `late`: snapshots agree with the read, and show what the writer
+    had been answered for only later.
     """
 
     sight: Sight
@@ -49,6 +51,7 @@ class Stale:
     by_token: bool = False
     unexplained: bool = False
     change: Change | None = None
+    late: bool = False
 
     def credible(self, agreement: Agreement, tokens: Tokens) -> bool:
         """Whether the member is known to be the column, and the token to be one if nothing else says it."""
@@ -114,6 +117,11 @@ def look(timeline: Timeline, own: Sequence[Op], agreement: Agreement, tokens: To
     ]
     if rows:
         _ask_tokens(timeline, TokenOrder(timeline, own, rows, tokens), reads, rows, result)
+    told_of = {(one.sight.op.seq, one.sight.row, one.sight.column) for one in result.stale}
+    result.stale += [
+        _late(timeline, sight, late) for sight, late in missed(timeline, sights)
+        if (sight.op.seq, sight.row, sight.column) not in told_of
+    ]  # fmt: skip
     return result
 
 
@@ -227,6 +235,17 @@ def _stale(timeline: Timeline, verdict: Verdict, unknown: int) -> Stale:
     return Stale(
         sight=sight, verdict=verdict, writer=writer, current=_current(timeline, sight, writer), unknown_beside=unknown,
         change=change,
+    )  # fmt: skip
+
+
+def _late(timeline: Timeline, sight: Sight, late: Late) -> Stale:
+    """The read is as the state was, and not as the write had been answered."""
+    content: Any = timeline.row_at(sight.row, late.gap + 1)
+    came = content.get(late.column) if isinstance(content, dict) else None
+    reading = Reading(fwd=sight.op.fwd, up_end=sight.op.end, value=sight.normal, ref=sight)
+    return Stale(
+        sight=sight, verdict=Verdict(reading=reading, state=State.STALE, delta=sight.op.fwd - late.by.end, newer=1),
+        writer=late.by, current=late.value if late.column == PRESENCE else came, unknown_beside=0, late=True,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from replayproxy.detect import stale_findings
 from replayproxy.detect.agreement import Agreement, Pair
 from replayproxy.detect.finding import Finding
 from replayproxy.detect.jobs import Jobs
+from replayproxy.detect.late import settle
 from replayproxy.detect.ops import Effect, Op
 from replayproxy.detect.provenance import Provenance
 from replayproxy.detect.race import Races, declared
@@ -53,6 +54,7 @@ class Swept:
     stale: list[tuple[Finding, Pair | None]] = field(default_factory=list)
     suspicions: list[Suspicion] = field(default_factory=list)
     stale_coverage: dict[str, str] = field(default_factory=dict)  # episode -> why not checked; "" checked
+    late: set[str] = field(default_factory=set)  # episodes in which an effect came after its answer
     agreement: Agreement = field(default_factory=Agreement)
     tokens: Tokens = field(default_factory=Tokens)
     ledger: Ledger = field(default_factory=Ledger)
@@ -163,6 +165,8 @@ class Sweep:
         self.swept.ledger.note(series.name, instance, extract.summary.name, timeline, own)
         self.swept.jobs.note(timeline)
         self.swept.races.look(extract.summary.name, timeline, own)
+        if timeline.late:
+            self.swept.late.add(extract.summary.name)
         if judged.stale:
             self._keep(extract.summary.name, timeline, judged, seen)
         known = any(stale.credible(self.swept.agreement, self.swept.tokens) for stale in judged.stale)
@@ -198,7 +202,7 @@ class Sweep:
                 ]  # fmt: skip
         ops += [op for op in self._strays() if _meanwhile(op, series, begin, extract.span.ended)]
         paths = all(env in extract.paths for env in series.envs)
-        return Timeline(_in_order(shots), ops, self._states, paths=paths, name=series.name), own
+        return settle(Timeline(_in_order(shots), ops, self._states, paths=paths, name=series.name)), own
 
     def _shots(self, extract: Extract, series: Series) -> list[Shot]:
         return [

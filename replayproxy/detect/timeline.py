@@ -35,7 +35,9 @@ class Shot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A row that differs between the snapshots `gap` and `gap` + 1. `by`: who changed it, if only one can have."""
+    """A row that differs between the snapshots `gap` and `gap` + 1. `by`: who changed it, if only one can have.
+    `late`: an earlier write that had been answered for what the row came to hold; then nobody is named (see `late`).
+    `earlier`: such a write, where `by` is about the row too and may well have done it."""
 
     row: Row
     before: Any | None
@@ -44,6 +46,24 @@ class Change:
     by: Op | None
     explained: bool
     possible: tuple[Op, ...] = ()
+    late: Op | None = None
+    earlier: Op | None = None
+
+    def may_be_of(self, op: Op) -> bool:
+        """Whether a write that ran alone between two snapshots may have done it."""
+        return self.by is op or (self.late is not None and (self.late is op or op in self.possible))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """`column` of `row` came to be `value`, which `by` had been answered for, between the snapshots `gap` and the next;
+    the snapshot after `by` still shows what was before."""
+
+    by: Op
+    row: Row
+    column: str
+    value: str
+    gap: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +142,10 @@ class Timeline:
         if self.shots:
             self.line = Line(begun=[s.snapshot.begun for s in self.shots], done=[s.snapshot.done for s in self.shots])
         self.accounted: set[tuple[str, int]] = set()
+        self.alone: dict[int, Op] = {}  # by gap, the write that is accounted for there
         self.too_much = False
         self.changes: list[Change] = []
+        self.late: list[Late] = []
         self._comings: dict[str, list[tuple[int, str, bool]]] = {}
         self._runs: dict[Row, list[tuple[int, Any | None]]] = {}
         for gap in range(len(self.shots) - 1):
@@ -142,6 +164,7 @@ class Timeline:
             return
         if alone is not None:
             self.accounted.add((alone.episode, alone.seq))
+            self.alone[gap] = alone
         for change in changed:
             self._note(gap, change, between, alone, b.done)
 

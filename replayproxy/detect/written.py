@@ -50,7 +50,7 @@ class Ledger:
         """Adds what `episode` wrote, as its timeline shows it."""
         noted: set[Row] = set()
         for change in timeline.changes:
-            by = change.by or _likely(change)
+            by = change.by or change.late or _likely(change)
             if by is None and any(op.episode != episode for op in change.possible):
                 self._suppose(series, instance, change)
                 continue  # one of several episodes: nobody is named

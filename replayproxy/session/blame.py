@@ -22,6 +22,9 @@ from replayproxy.session.look import Found
 
 MOST_STEPS = 20
 
+BEFORE = "may have done it late: was answered before, and had done nothing by the snapshot after"
+MEANWHILE = "ran when it came"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -159,11 +162,13 @@ class _Search:
         """Adds one write; the first that left the value decides, unless it is one of several."""
         matches = step.value == wanted
         late = read is not None and any(overlapped(op, read) and op is not read for op in step.ops)
-        what = "wrote" if len(step.ops) == 1 and not late else "perhaps"
+        what = "wrote" if len(step.ops) == 1 and not late and step.late is None else "perhaps"
         how = "shown by snapshots" if step.source == "snapshot" else "by its own words"
         how += ", while it was read" if late else f", one of {len(step.ops)}" if len(step.ops) > 1 else ""
         for op in step.ops:
             address = f"{self._run.name}/{op.episode}#{op.seq}"
+            if step.late is not None:
+                how = BEFORE if op is step.late else MEANWHILE
             told.steps.append(Step(
                 what=what, address=address, told=how, value=_words(step.value), wall=op.wall, method=op.method,
                 target=op.target, status=op.status, matches=matches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from replayproxy.core.values import UNATTRIBUTED, Episode, Run, Snapshot, Trace
+from replayproxy.detect.late import settle
 from replayproxy.detect.lineage import Cell
 from replayproxy.detect.ops import Op
 from replayproxy.detect.source import Extract, Extractor
@@ -56,7 +57,8 @@ class Recorded:
             Shot(episode=name, snapshot=shot) for shot in extract.snapshots if series and shot.name == series[0].name
         ]
         ordered = sorted(shots, key=lambda shot: shot.snapshot.begun)
-        return Timeline(ordered, ops, self.states, paths=not ordered, name=series[0].name if series else "")
+        name_of = series[0].name if series else ""
+        return settle(Timeline(ordered, ops, self.states, paths=not ordered, name=name_of))
 
     def shots(self, episode: Episode) -> list[Snapshot]:
         """Its snapshots that hold a state, in order."""

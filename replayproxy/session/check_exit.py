@@ -77,7 +77,9 @@ def _unjudged(
     found: list[tuple[int, str]] = []
     if not counted:
         found.append((Exit.UNJUDGED, "no sealed episode with an exchange"))
-    elif all(judgement.words[name] is Word.UNKNOWN for name in names):
+    elif all(judgement.words[name] is Word.UNKNOWN for name in names) or not any(
+        judgement.coverage[name].checked for name in counted
+    ):
         found.append((Exit.UNJUDGED, "no check could run"))
     for what, which in (("incomplete", judgement.incomplete), ("still open", judgement.open_yet)):
         number = sum(name in names for name in which)

@@ -8,7 +8,7 @@ import pytest
 from replayproxy.cli.check_text import report
 from replayproxy.storage import open_store
 from tests.cli.conftest import Call
-from tests.detect.bench import Bench, script
+from tests.detect.bench import Bench, Deployment, script
 from tests.detect.kept import keep
 
 PATCH = script(("GET", "/deals/D-1"), ("PATCH", "/deals/D-1", {"stage": "won"}), ("GET", "/deals/D-1"))
@@ -133,3 +133,43 @@ def test_where_no_start_is_the_reference_it_is_said_how_to_name_one(call: Call, 
     assert note in call("check", "few").text.splitlines()
     assert "--reference" not in call("check", "few", "--reference", "few/e0").text
     assert "--reference" not in call("check", "good").text
+
+
+class Later(Deployment):
+    """Answers a write, and commits it when the next request comes that writes."""
+
+    due: tuple[str, str, object] | None = None
+
+    def answer(self, now: int, method: str, path: str, body: object) -> object:
+        if method == "GET":
+            return super().answer(now, method, path, body)
+        due, self.due = self.due, (method, path, body)
+        if due is not None:
+            super().answer(now, *due)
+        row = self.tables[path.split("/")[1]].get(path.split("/")[2], {})
+        return 200, {**row, **body} if isinstance(body, dict) else {}
+
+
+def test_an_environment_that_commits_after_its_answer_does_not_pass(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read is as the state then is, and each change comes while a write runs: without the order of the two there
+    is nothing odd in it."""
+    monkeypatch.setenv("REPLAYPROXY_STORE", str(tmp_path / "store"))
+    agent = script(
+        ("GET", "/deals/D-1"), ("PATCH", "/deals/D-1", {"owner": "eve"}), ("GET", "/deals/D-1"),
+        ("PATCH", "/tickets/T-1", {"title": "printer"}), ("GET", "/deals/D-1"),
+    )  # fmt: skip
+    with open_store(tmp_path / "store", create=True) as store:
+        for name, kind in (("good", Deployment), ("later", Later)):
+            bench = Bench(2)
+            plans = ({"name": f"e{n}", "deployment": bench.deployment(f"i{n}", kind=kind), "agents": {"main": agent}}
+                     for n in range(3))  # fmt: skip
+            bench.in_turn(plans)
+            keep(store, bench, name)
+    told = call("check", "later")
+    assert told.code == 3
+    assert told.text.splitlines()[0].startswith("later: NOT JUDGED   3 suspected findings")
+    assert "an effect came after its answer" in " ".join(told.text.split())
+    assert "clean 0  suspect 3  poisoned 0  unknown 0" in told.text
+    assert call("check", "good").text.startswith("good: PASS   no findings")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from replayproxy.core.values import UNATTRIBUTED
+from replayproxy.core.values import UNATTRIBUTED, Exchange
 from replayproxy.errors import UnknownAddress, WrongUsage
-from replayproxy.session.blame import Blamed, blame
+from replayproxy.session.blame import BEFORE, MEANWHILE, Blamed, blame
 from replayproxy.session.look import looking
 from replayproxy.storage import Store
 from replayproxy.testing import episode, exchange
@@ -165,3 +165,32 @@ def test_the_answer_of_a_write_is_its_own_work(store: Store) -> None:
     assert (told.verdict, told.by, told.steps[0].told) == ("written", "book/e0#1", "sent it itself")
     told = asked(store, "book/e0", "/slots/8/holder")
     assert (told.verdict, told.by, told.value) == ("written", "book/e0#1", "ada")
+
+
+def kept_by_hand(store: Store, second: Exchange) -> None:
+    """A claim that the snapshot after it does not show; its value comes while another write runs."""
+    hand = Hand()
+    claim = exchange("POST", "/deals/D-1/claim", sent={"who": "ada"}, body={"ok": True}, at_ms=10, seq=1)
+    none, ada = ({"deals": {"D-1": {"id": "D-1", "owner": owner}}, "notes": {}} for owner in (None, "ada"))
+    hand.episode("e0", [claim, second], [(0, none), (20, none), (60, ada)])
+    keep(store, SimpleNamespace(run=lambda: None, nodes=hand.nodes, traces=list(hand.traces.values())))
+
+
+def test_a_value_that_an_earlier_write_was_answered_for_is_not_surely_the_later_ones(store: Store) -> None:
+    kept_by_hand(store, exchange("POST", "/deals/D-1/notes", sent={"body": "x"}, status=201, at_ms=50, seq=2))
+    told = asked(store, "r/e0", "/deals/D-1/owner")
+    assert (told.verdict, told.by) == ("perhaps", "r/e0#1")
+    assert [(step.address, step.told) for step in told.steps] == [("r/e0#1", BEFORE), ("r/e0#2", MEANWHILE)]
+
+
+def test_what_puts_in_force_what_was_given_before_is_named_first_and_not_for_certain(store: Store) -> None:
+    kept_by_hand(store, exchange("POST", "/deals/D-1/confirm", sent={}, at_ms=50, seq=2))
+    told = asked(store, "r/e0", "/deals/D-1/owner")
+    assert (told.verdict, told.by) == ("perhaps", "r/e0#2")
+    assert [(step.address, step.told) for step in told.steps] == [("r/e0#2", MEANWHILE), ("r/e0#1", BEFORE)]
+
+
+def test_a_later_write_that_gives_the_value_itself_is_named_for_certain(store: Store) -> None:
+    kept_by_hand(store, exchange("PATCH", "/deals/D-1", sent={"owner": "ada"}, at_ms=50, seq=2))
+    told = asked(store, "r/e0", "/deals/D-1/owner")
+    assert (told.verdict, told.by) == ("written", "r/e0#2")
