@@ -19,7 +19,7 @@ from replayproxy.state import Changes, Reading, RestoreFailed, Row, RowChange, R
 from replayproxy.state.spec import as_path
 from replayproxy.state.sqlite_copy import SqliteCopy
 from replayproxy.state.sqlite_pages import Pages, Span
-from replayproxy.state.sqlite_rows import Table, key_of, name, row_of, stored, tables_of
+from replayproxy.state.sqlite_rows import Table, key_of, name, row_of, stored, tables_of, understood
 
 SCHEMA = "schema"
 """The table of `aside` with what makes the tables, by name; `rowid:TABLE` holds rowids that the key does not say."""
@@ -45,6 +45,7 @@ class SqliteFile:
         self._newer = "b"
         self._schema: list[Any] | None = None
         self._tables: list[Table] = []
+        self._by_key = False  # whether each row of the last whole reading is known by its key
 
     def capture(self) -> Reading:
         whole = self._copy.take()
@@ -69,16 +70,18 @@ class SqliteFile:
         trees = dict(memory.execute(f"SELECT name, rootpage FROM {newer}.sqlite_master WHERE rootpage").fetchall())
         spans = self._pages.take(whole, list(trees.values()))
         known, self._schema, self._newer = self._schema, schema, newer
-        if schema == known and all(table.joins for table in self._tables) and not self._emptied(memory, newer):
+        if schema == known and self._by_key and not self._unclear(memory, newer):
             where = None if spans is None else {table: spans.get(root, ()) for table, root in trees.items()}
             return self._changed(memory, older, newer, where)
-        self._tables = tables_of(memory, newer)
+        self._tables = [understood(memory, newer, table) for table in tables_of(memory, newer)]
         return self._whole(memory, newer, schema)
 
-    def _emptied(self, memory: sqlite3.Connection, newer: str) -> bool:
-        """Whether `sqlite_sequence` has no rows: then it is left out, which changes of rows cannot say."""
+    def _unclear(self, memory: sqlite3.Connection, newer: str) -> bool:
+        """Whether `sqlite_sequence` has no rows: then it is left out, which changes of rows cannot say. Or names a
+        table twice: what such rows have for a key depends on all of them."""
         known = any(table.name == SEQUENCE for table in self._tables)
-        return known and not memory.execute(f"SELECT 1 FROM {newer}.{SEQUENCE} LIMIT 1").fetchone()
+        query = f"SELECT count(*) = 0 OR count(*) > count(DISTINCT name) FROM {newer}.{SEQUENCE}"
+        return known and bool(memory.execute(query).fetchone()[0])
 
     def _opened_for(self, whole: bytes | bytearray) -> sqlite3.Connection:
         """A connection has one encoding of text for all that is attached to it: that of its first database."""
@@ -100,6 +103,7 @@ class SqliteFile:
     def _whole(self, memory: sqlite3.Connection, newer: str, schema: list[Any]) -> Reading:
         rows: dict[str, dict[str, Row]] = {}
         aside: dict[str, dict[str, Row]] = {SCHEMA: {made: sql for _, made, sql in schema if sql}}
+        self._by_key = all(table.joins for table in self._tables)
         for table in self._tables:
             content = rows.setdefault(table.name, {})
             rowids = aside.setdefault(f"rowid:{table.name}", {})
@@ -107,6 +111,7 @@ class SqliteFile:
                 key = key_of(table, rowid, values)
                 while key in content:
                     key += "+"  # a table with neither key nor rowid may hold a row twice
+                    self._by_key = False
                 content[key] = row_of(table, values)
                 if rowid is not None and key != str(rowid):
                     rowids[key] = rowid

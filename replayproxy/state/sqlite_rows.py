@@ -6,9 +6,10 @@ import base64
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 from replayproxy.core.rowcode import Float, encode
@@ -18,6 +19,13 @@ from replayproxy.state.sqlite_pages import Span
 TEXT, INTEGER, REAL, NUMERIC, NONE = "text", "integer", "real", "numeric", "none"
 _NOT_UTF8 = "$text"
 """The tag of text that is not valid UTF-8; no column holds an object, so nothing else looks like it."""
+_WIDEST = 1997
+"""Columns above which a query has no room for what is asked besides them: SQLite gives 2,000."""
+_LONGEST = 20
+"""Columns of a key above which SQLite takes too long to plan a join."""
+_SMALLEST = -(2.0**63)
+"""The one number that a column of integers may hold as a real too, and that is then the same to SQLite."""
+_COLLATIONS = ("BINARY", "NOCASE", "RTRIM")
 
 
 @dataclass(frozen=True)
@@ -25,17 +33,21 @@ class Table:
     """`columns`: name -> affinity, generated columns left out. `keys`: those of the primary key, in its order.
 
     `rowid`: a name by which the rowid can be had; None for WITHOUT ROWID, or where columns hide all three names.
+    `ordered`: whether its key finds a row: not where the key may be NULL, or is in an order that only the environment
+    knows.
     """
 
     name: str
     columns: dict[str, str]
     keys: tuple[str, ...]
     rowid: str | None
+    ordered: bool = True
 
     @property
     def joins(self) -> bool:
-        """Whether a row of two copies can be told to be the same."""
-        return self.rowid is not None or bool(self.keys)
+        """Whether a row of two copies can be told to be the same, in one query."""
+        told = self.rowid is not None or (0 < len(self.keys) <= _LONGEST and self.ordered)
+        return told and len(self.columns) <= _WIDEST
 
     @cached_property
     def _selected(self) -> list[str]:
@@ -50,12 +62,12 @@ class Table:
         # may tell apart what its column takes for the same.
         return " AND ".join(f"n.{k} = o.{k} AND n.{k} COLLATE BINARY = o.{k}" for k in map(name, self.keys))
 
-    def _differs(self, columns: Iterable[str]) -> str:
+    def _differs(self, columns: Iterable[str], or_if: str) -> str:
         # By default the column's own collation compares: NOCASE would not see that a letter has changed.
         tests = [f"n.{name(column)} COLLATE BINARY IS NOT o.{name(column)}" for column in columns]
         # 1 IS 1.0, but only a column that keeps what it is given can hold both.
         tests += [f"typeof(n.{name(c)}) <> typeof(o.{name(c)})" for c in columns if self.columns[c] == NONE]
-        return "".join(f" OR {test}" for test in tests)
+        return _any([or_if, *tests])
 
     def _columns(self, side: str) -> str:
         rowid = f"{side}.{self.rowid}" if self.rowid is not None else "NULL"
@@ -67,7 +79,13 @@ class Table:
 
     def read(self, memory: sqlite3.Connection, schema: str) -> Iterator[Sequence[Any]]:
         """(rowid, values ..) of every row."""
-        return _rows(memory, f"SELECT {self._columns('n')} FROM {schema}.{name(self.name)} n")
+        source = f" FROM {schema}.{name(self.name)} n"
+        if len(self.columns) <= _WIDEST:
+            return _rows(memory, f"SELECT {self._columns('n')}{source}")
+        ordered = source if self.rowid is None else f"{source} ORDER BY n.{self.rowid}"
+        rows = _rows(memory, f"SELECT {', '.join(self._selected)}{ordered}")
+        rowids = repeat((None,)) if self.rowid is None else _rows(memory, f"SELECT n.{self.rowid}{ordered}")
+        return ((rowid, *values) for (rowid,), values in zip(rowids, rows, strict=False))
 
     def changed(
         self, memory: sqlite3.Connection, older: str, newer: str, spans: Iterable[Span] | None
@@ -85,7 +103,7 @@ class Table:
     def _changed(
         self, memory: sqlite3.Connection, older: str, newer: str, span: Span | None
     ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-        more = f", o.{self._absent} IS NULL, 0{self._differs(self.keys)}"
+        more = f", o.{self._absent} IS NULL, {self._differs(self.keys, '0')}"
         came: list[Sequence[Any]] = []
         new, has_moved = 0, False
         for *row, is_new, moved in _rows(memory, self._unlike("n", newer, "o", older, self.columns, span, more)):
@@ -107,13 +125,22 @@ class Table:
         return (
             f"SELECT {self._columns(side)}{more} FROM {schema}.{table} {side}"
             f" LEFT JOIN {other_schema}.{table} {other} ON {self._same}"
-            f" WHERE ({other}.{self._absent} IS NULL{self._differs(columns)}){self._within(side, span)}"
+            f" WHERE {self._differs(columns, f'{other}.{self._absent} IS NULL')}{self._within(side, span)}"
         )
 
     def _count(self, memory: sqlite3.Connection, schema: str, span: Span | None) -> int:
         query = f"SELECT count(*) FROM {schema}.{name(self.name)} n WHERE 1{self._within('n', span)}"
         found: int = memory.execute(query).fetchone()[0]
         return found
+
+    def can_join(self, connection: sqlite3.Connection, schema: str) -> bool:
+        """Whether the connection can compare keys: a column's collation may be one that it has not."""
+        table = f"{schema}.{name(self.name)}"
+        try:
+            connection.execute(f"EXPLAIN SELECT 1 FROM {table} n JOIN {table} o ON {self._same}")
+        except sqlite3.OperationalError:
+            return False
+        return True
 
     def _within(self, side: str, span: Span | None) -> str:
         return "" if span is None else f" AND {side}.{self.rowid} BETWEEN {span[0]} AND {span[1]}"
@@ -136,11 +163,43 @@ def _table(connection: sqlite3.Connection, schema: str, table: str) -> Table:
     keys = [column for _, column in sorted((position, column) for _, column, _, _, _, position, _ in info if position)]
     if table == "sqlite_sequence":
         keys = ["name"]
-    return Table(table, columns, tuple(keys), _rowid(connection, schema, table, {column.lower() for column in columns}))
+    rowid = _rowid(connection, schema, table, {column.lower() for column in columns})
+    # With a rowid that is hidden a key may be NULL, and more than once.
+    return Table(table, columns, tuple(keys), rowid, not {column.lower() for column in columns} >= set(_ROWIDS))
+
+
+def understood(connection: sqlite3.Connection, schema: str, table: Table) -> Table:
+    """The table as it can be read on this connection. Without rowids its rows stand in the order of its key; where
+    that is an order of the environment's own (a collation) SQLite reads nothing at all. So the connection is given
+    one by that name: in which order the rows are read says nothing, but none must be looked up by it."""
+    if table.rowid is not None or not table.keys:
+        return table
+    ordered = table.ordered
+    for _, index, _, origin, _ in connection.execute(f"PRAGMA {schema}.index_list({name(table.name)})").fetchall():
+        if origin == "pk":
+            for _, _, _, _, collation, _ in connection.execute(
+                f"PRAGMA {schema}.index_xinfo({name(index)})"
+            ).fetchall():
+                if collation.upper() not in _COLLATIONS:
+                    connection.create_collation(collation, lambda one, other: (one > other) - (one < other))
+                    ordered = False
+    table = replace(table, ordered=ordered)
+    return replace(table, ordered=table.joins and table.can_join(connection, schema))
+
+
+def _any(tests: Sequence[str]) -> str:
+    """One test of all: SQLite takes a chain of 1,000 for too deep."""
+    if len(tests) == 1:
+        return tests[0]
+    half = len(tests) // 2
+    return f"({_any(tests[:half])} OR {_any(tests[half:])})"
+
+
+_ROWIDS = ("rowid", "_rowid_", "oid")
 
 
 def _rowid(connection: sqlite3.Connection, schema: str, table: str, columns: set[str]) -> str | None:
-    for rowid in ("rowid", "_rowid_", "oid"):
+    for rowid in _ROWIDS:
         if rowid not in columns:
             try:
                 connection.execute(f"SELECT {rowid} FROM {schema}.{name(table)} LIMIT 0")
@@ -192,9 +251,15 @@ def row_of(table: Table, values: Sequence[Any]) -> Row:
 
 
 def _number(value: float, affinity: str) -> Any:
+    if _is_smallest(value, affinity):
+        return int(value)
     if math.isfinite(value) and value == int(value) and affinity != REAL:
-        return Float(value)  # written as 1, it would come back as an integer
+        return Float(value + 0.0)  # written as 1, it would come back as an integer
     return value + 0.0  # SQLite has one zero
+
+
+def _is_smallest(value: Any, affinity: str) -> bool:
+    return type(value) is float and value == _SMALLEST and affinity in (INTEGER, NUMERIC)
 
 
 def stored(value: Any) -> tuple[str, Any]:
@@ -213,12 +278,12 @@ def key_of(table: Table, rowid: int | None, values: Sequence[Any]) -> str:
     if not table.keys:
         return str(rowid) if rowid is not None else encode([row_of(table, values)]).decode()
     row = dict(zip(table.columns, values, strict=True))
-    parts = [row[key] for key in table.keys]
+    parts = [int(part) if _is_smallest(part := row[key], table.columns[key]) else part for key in table.keys]
     if len(parts) == 1 and (natural := _natural(parts[0], table.columns[table.keys[0]])) is not None:
         return natural
     if None in parts:
         parts.append({"rowid": rowid})  # NULL is no key: several rows may have it
-    carried = [Float(part) if isinstance(part, float) else part for part in parts]
+    carried = [Float(part + 0.0) if isinstance(part, float) else part for part in parts]
     return encode(carried).decode("utf-8", "surrogatepass")
 
 
