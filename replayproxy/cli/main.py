@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import traceback
+from pathlib import Path
 from typing import Any
 
 import click
@@ -125,6 +126,9 @@ def run(arguments: list[str], as_json: bool = False) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as fault:
+        if isinstance(fault, FileNotFoundError) and _nowhere():
+            hint = "cd to one that is there"
+            return _tell("the current directory has been removed", "wrong usage", Exit.USAGE, as_json, hint=hint)
         return _tell(
             f"{type(fault).__name__}: {fault}; this is a fault of replayproxy, report {_report(fault)}",
             "internal error", Exit.OURS, as_json,
@@ -136,6 +140,15 @@ def _damaged(path: object, name: str, as_json: bool) -> int:
         f"{path} is damaged: reading it ended in {name}", StoreTrouble.title, StoreTrouble.exit, as_json,
         hint="replayproxy fsck",
     )  # fmt: skip
+
+
+def _nowhere() -> bool:
+    """Whether the directory that relative paths start from is gone."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def interrupted(as_json: bool) -> int:

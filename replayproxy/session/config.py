@@ -7,6 +7,7 @@ option, or one of the tables of `TABLES`; any other is refused, because a misspe
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ ENV_KEYS: dict[str, str] = {
     "eventual": TIMES, "claims": LIST, "clock": TEXT, "seed": TEXT,
 }  # fmt: skip
 """What `[env.NAME]` may hold: the words of `--env`, `reads`, `eventual`, `claims`, what sets its clock and its seed."""
+
+LARGEST = 4 << 20
+"""Bytes of a config file. What never ends (`/dev/full`) is none; a pipe, as of `<(..)`, may be one."""
 
 TABLES = ("env", "snapshot", "reset", "silence", "meta", "rule", "secret")
 
@@ -115,7 +119,11 @@ def discover(explicit: Path | str | None, cwd: Path, environ: Mapping[str, str])
 
 def _read(path: Path, missing: str = "") -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise WrongUsage(f"the config file {path} is no config: it is over 4 MiB", hint="--config FILE")
+        return tomllib.loads(data.decode().replace("\r\n", "\n"))
     except FileNotFoundError:
         raise WrongUsage(missing or f"{path} is not there", hint="--config FILE") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as wrong:
@@ -144,10 +152,26 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
         snapshot=_texts(where, table, "snapshot"),
         reset=_texts(where, table, "reset"),
         silence=_table(where, table, "silence"),
-        meta=_table(where, table, "meta"),
+        meta=_meta(where, table),
         rules=_rules(where, table.get("rule", [])),
         secrets=_secrets(where, table.get("secret", [])),
     )
+
+
+def _meta(where: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON can say, for it is kept and shown as that; a date of TOML's, and `nan`, it cannot."""
+    found = _table(where, table, "meta")
+    for name, value in found.items():
+        if not _is_json(value):
+            said = value.isoformat() if hasattr(value, "isoformat") else value
+            raise WrongUsage(f"{where}: [meta] {name}: {said} is nothing that JSON can say", hint="write it as a text")
+    return found
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_is_json, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _near(key: str, known: Sequence[str]) -> str:
@@ -157,7 +181,7 @@ def _near(key: str, known: Sequence[str]) -> str:
 
 def _as_kind(where: str, key: str, value: Any, kind: str) -> Any:
     """The value, a text where one is meant. WrongUsage where it is of another kind."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and _is_json(value)
     texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
     fits = {
         # `control = 9000`, and `listen = 8101` of an environment, read naturally without quotes.

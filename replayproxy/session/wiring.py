@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from replayproxy.core.hostname import why_no_host
 from replayproxy.core.names import variable, why_not_an_env
 from replayproxy.core.redact_token import TOKEN
 from replayproxy.errors import WrongUsage
@@ -191,6 +192,8 @@ def upstream_url(text: str, where: str) -> str:
         raise WrongUsage(f"{where}: {text!r} is no http:// or https:// URL", hint=example)
     if any(char.isspace() or ord(char) < 32 for char in text):
         raise WrongUsage(f"{where}: {text!r} contains white space")
+    if why := why_no_host(parts.hostname):
+        raise WrongUsage(f"{where}: {parts.hostname!r} is no host: {why}", hint=example)
     if parts.username is not None or parts.password is not None:
         raise WrongUsage(f"{where}: credentials in the URL would be kept with the run", hint="send them as a header")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
@@ -209,26 +212,22 @@ def hostport(text: str, where: str, default: str | None = None) -> tuple[str | N
     host, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= 65535) or (colon and not host):
         raise WrongUsage(f"{where}: {text!r} is no [HOST:]PORT", hint="8101 or 127.0.0.2:8101")
-    return (host.removeprefix("[").removesuffix("]") or default), int(port)
+    host = host.removeprefix("[").removesuffix("]")
+    if host and (why := why_no_host(host)):
+        raise WrongUsage(f"{where}: {host!r} is no host: {why}", hint="8101 or 127.0.0.2:8101")
+    return (host or default), int(port)
 
 
 def listen_host(text: str | None) -> str | None:
     """The host of `--listen`: a name or an address, an IPv6 one in brackets or not, and no port."""
     host = (text or "").removeprefix("[").removesuffix("]")
-    # The system takes a bare number for an IPv4 address: 8101 is 0.0.31.165.
-    if (":" in host and not _is_ipv6(host)) or host.isdecimal():
+    # The system takes a bare number for an IPv4 address: 8101 is 0.0.31.165, and 1.5 is 1.0.0.5.
+    number = host.rpartition(".")[2].isdecimal() and host.count(".") != 3
+    if host and (number or why_no_host(host)):
         raise WrongUsage(
             f"--listen {text!r} is no host", hint="--listen HOST; a port goes into --env NAME=URL,listen=[HOST:]PORT"
         )
     return host or None
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def parse_reset(name: str, rest: str, envs: Sequence[EnvSpec]) -> Reset:
@@ -237,10 +236,12 @@ def parse_reset(name: str, rest: str, envs: Sequence[EnvSpec]) -> Reset:
         raise WrongUsage(f"--reset {name}: no environment of that name", hint=f"--env {name}=URL")
     method, _, tail = rest.strip().partition(" ")
     url, _, body = tail.strip().partition(" ")
-    parts = urlsplit(url)
-    if not (method.isascii() and method.isalpha() and method.isupper()) or not parts.hostname or parts.scheme not in (
-        "http", "https",
-    ):  # fmt: skip
+    try:
+        parts = urlsplit(url)
+        leads = parts.scheme in ("http", "https") and parts.port != 0 and why_no_host(parts.hostname or "") is None
+    except ValueError:  # of brackets, or of the port
+        leads = False
+    if not (method.isascii() and method.isalpha() and method.isupper() and leads):
         raise WrongUsage(
             f"--reset {name}: {rest!r} is no METHOD URL [BODY]",
             hint=f'--reset {name}="POST http://127.0.0.1:9000/reset"',

@@ -62,6 +62,18 @@ def test_every_error_has_its_exit_code(
     assert "Traceback" not in told.err
 
 
+@pytest.mark.parametrize("words", [["record", "--env", "app=http://127.0.0.1:9", "--", "true"], ["check", "r"]])
+def test_a_current_directory_that_is_gone_is_one_line_and_exit_2(tmp_path: Path, words: list[str]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = "import os, sys; os.rmdir(os.getcwd()); from replayproxy.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", leave, *words], cwd=gone, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    told = "replayproxy: the current directory has been removed -> cd to one that is there\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
 def entry(tmp_path: Path, *words: str, as_module: bool) -> subprocess.CompletedProcess[str]:
     """The program, interrupted while it imports click."""
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt")

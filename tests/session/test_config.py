@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,12 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_default() -> None:
         ("[env.crm]\ninsecure = 1", "insecure must be true or false"),
         ("[snapshot]\ncrm = 1", "[snapshot] crm must be a text"),
         ("rule = 1", "rule must be a list of tables"),
+        ("listen = nan", "listen must be a text, not nan"),
+        ("idle = inf", "idle must be a text, not inf"),
+        ("max-failure-rate = nan", "max-failure-rate must be a number, not nan"),
+        ("meta.k = 1979-05-27", "[meta] k: 1979-05-27 is nothing that JSON can say -> write it as a text"),
+        ("meta.k = [{at = 07:32:00}]", "[meta] k: [{'at': datetime.time(7, 32)}] is nothing that JSON can say"),
+        ("meta.k = inf", "[meta] k: inf is nothing"),
         ("= 1", "cannot be read"),
         ("a = " + "[" * 50_000, "cannot be read"),
     ],
@@ -129,6 +136,26 @@ def test_a_number_where_a_text_is_meant_is_that_text(tmp_path: Path) -> None:
 def test_a_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="is not there"):
         discover(Path("gone.toml"), tmp_path, {})
+
+
+def test_what_never_ends_is_no_config(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="/dev/zero is no config: it is over 4 MiB -> --config FILE"):
+        discover(Path("/dev/zero"), tmp_path, {})
+
+
+def test_what_is_no_file_may_be_a_config(tmp_path: Path) -> None:
+    """As `--config <(..)` makes one."""
+    assert discover(Path("/dev/null"), tmp_path, {}).options == {}
+    out, into = os.pipe()
+    with os.fdopen(out), os.fdopen(into, "w") as pipe:
+        pipe.write('run = "piped"\r\n')
+        pipe.close()
+        assert discover(Path(f"/dev/fd/{out}"), tmp_path, {}).options == {"run": "piped"}
+
+
+def test_meta_keeps_what_json_can_say(tmp_path: Path) -> None:
+    write(tmp_path / "replayproxy.toml", 'meta = {a = "x", b = 1.5, c = true, d = [1, {e = -1}]}')
+    assert discover(None, tmp_path, {}).meta == {"a": "x", "b": 1.5, "c": True, "d": [1, {"e": -1}]}
 
 
 def test_a_named_pyproject_is_read_by_its_table(tmp_path: Path) -> None:
