@@ -157,7 +157,7 @@ class States:
         if found == start.root:
             done.verified[name] = found
         else:
-            raise self._unfaithful(name, start.root, found, "the restore")
+            raise self._unfaithful(name, start.root, found, "restore")
 
     async def _fall_back(self, env: str, done: Restored) -> None:
         if env in self._targets.fallbacks:
@@ -180,7 +180,7 @@ class States:
             env = self._capture.env_of(name)
             by = done.by.get(name) or done.by.get(env or "") or ""
             if found != start.root:
-                raise self._unfaithful(name, start.root, found, f"the {by}" if by else "no restore")
+                raise self._unfaithful(name, start.root, found, by)
             done.verified[name] = found
             done.by.setdefault(name, by or "found")
 
@@ -202,16 +202,23 @@ class States:
                 ]
                 done.open[env] = "; ".join(reasons) or "there is neither a snapshot nor a reset"
 
-    def _unfaithful(self, name: str, wanted: bytes, found: bytes, what: str) -> RestoreUnfaithful:
+    def _unfaithful(self, name: str, wanted: bytes, found: bytes, by: str) -> RestoreUnfaithful:
         changes = prolly.diff(wanted, found, self._load_recorded, self.load)
         rows = "; ".join(row_text(change) for change in islice(changes, SHOWN_ROWS))
         more = sum(1 for _ in changes)
-        lead = f"after {what}" if what != "no restore" else "nothing restores it, and"
+        lead = f"after the {by}" if by else "nothing restores it, and"
         return RestoreUnfaithful(
             f"{lead} {name} is not as it was recorded: {rows}{f' (and {more} more rows)' if more else ''};"
             " nothing was sent",
-            hint="see to the restore, or give --reset / --snapshot that can",
+            hint=self._advice(name, by),
         )
+
+    def _advice(self, name: str, by: str) -> str:
+        env = self._capture.env_of(name)
+        if by != "reset" or env not in self._targets.resets or not self._starts[name].can_restore:
+            return "see to the restore, or give --reset / --snapshot that can"
+        why = "what it stamps with the time of the reset is never as recorded"
+        return f"leave --reset {env} out: the provider of {name} writes the state back; {why}"
 
     def _address(self, snapshot: Snapshot) -> str:
         return f"{self._trace.address}/s{snapshot.n}"

@@ -176,6 +176,7 @@ def test_an_unfaithful_restore_is_exit_3_with_the_row(shop: Shop, capsys: pytest
         assert run(words, as_json=True) == 3
     out, err = capsys.readouterr()
     assert "deals/77" in err
+    assert "nothing was sent -> leave --reset app out: the provider of app writes the state back" in err
     assert json.loads(out)["exit"] == 3
 
 
