@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import time
 from pathlib import Path
 from textwrap import wrap
@@ -63,11 +64,15 @@ def command(config: Path | None, as_json: bool, clients: str | None, python: str
     for check in diagnosis.checks:
         for line in wrap(f"{check.level:<4}  {safe(check.text)}", WIDTH, **INDENTED):
             click.echo(line)
-    click.echo(f"With this wiring{', once it is mended' if diagnosis.exit else ''}:")
+    mended = ", once it is mended" if diagnosis.exit else ""
+    if diagnosis.unread:
+        mended += f", but as if without what cannot be read ({safe(', '.join(diagnosis.unread))})"
+    click.echo(f"With this wiring{mended}:")
     for line in columns([(f"      {kind}", how) for kind, how in diagnosis.proves.items()]):
         click.echo(line)
     # Without an episode's name, traffic of a client that names none would be recorded and never replayed.
-    words = [f"--{option} {safe(text)}" for option in ("env", "snapshot") for text in flags[option]]
+    given = [(option, text) for option in ("env", "snapshot", "reset") for text in flags[option]]
+    words = [f"--{option} {shlex.quote(safe(text))}" for option, text in given]
     again = " ".join(["replayproxy record", *words, "--episode NAME -- COMMAND"])
     click.echo(f"next: {again}" if not diagnosis.exit else "next: mend what FAILs, then again")
     return diagnosis.exit

@@ -23,7 +23,7 @@ FORMATS = ("archive", "flow", "har")
 @click.command(short_help="Write recordings as HAR, flow file or archive.")
 @click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS..")
 @click.option("--format", "form", type=click.Choice(FORMATS), default=None,
-              help="See docs/porting.md. A finding needs none: it goes into an archive.")  # fmt: skip
+              help="Needed for runs and episodes; see docs/porting.md. A finding goes into an archive.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="PATH", help="A new file; `-` is stdout.")
 @stores_option
 @json_option

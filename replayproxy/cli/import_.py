@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from replayproxy.cli.common import config_option, count, echo_json, json_option, one_store, safe, store_option
+from replayproxy.cli.hints import runnable
 from replayproxy.session.config import discover
 
 if TYPE_CHECKING:
@@ -42,11 +44,11 @@ def command(
     done = import_file(asked, one_store(stores))
     if as_json:
         echo_json(done.to_json())
-    _say(done, err=as_json)
+    _say(done, stores, err=as_json)
     return 0
 
 
-def _say(done: Imported, *, err: bool) -> None:
+def _say(done: Imported, stores: Sequence[Path], *, err: bool) -> None:
     parts = [count(done.episodes, "episode"), count(done.exchanges, "exchange")]
     if done.snapshots:
         parts.append(count(done.snapshots, "snapshot"))
@@ -56,4 +58,4 @@ def _say(done: Imported, *, err: bool) -> None:
         for word, times in sorted(words.items()):
             click.echo(f"{lead}: {times:,} x {safe(word)}", err=True)
     if done.runs:
-        click.echo(f"next: replayproxy ls {safe(done.runs[0])}", err=err)
+        click.echo(runnable(f"next: replayproxy ls {safe(done.runs[0])}", stores), err=err)

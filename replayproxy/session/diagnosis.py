@@ -24,11 +24,13 @@ class Check:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """`proves`: for each kind of finding, how far this wiring can show it. `clients`: each canary and its end."""
+    """`proves`: for each kind of finding, how far this wiring can show it, without the snapshots in `unread`, which
+    gave nothing. `clients`: each canary and its end."""
 
     checks: list[Check] = field(default_factory=list)
     proves: dict[str, str] = field(default_factory=dict)
     clients: Sequence[Canary] = ()
+    unread: list[str] = field(default_factory=list)
 
     def add(self, level: Level, what: str, text: str, code: int = 0) -> None:
         self.checks.append(Check(level=level, what=what, text=text, exit=code))

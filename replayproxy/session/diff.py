@@ -121,7 +121,10 @@ def diff(
     elif left.resolved.episode is None and right.resolved.episode is None:
         paired = pair_episodes(left.reader.episodes(runs[0]), right.reader.episodes(runs[1]))
     else:
-        raise WrongUsage(f"{a} and {b} are a run and an episode", hint="diff RUN RUN, or diff RUN/EPISODE RUN/EPISODE")
+        run, episode = (a, b) if left.resolved.episode is None else (b, a)
+        raise WrongUsage(
+            f"{run} is a run and {episode} an episode", hint="diff RUN RUN, or diff RUN/EPISODE RUN/EPISODE"
+        )
     ground = Ground(readers=(left.reader, right.reader), runs=runs, rules=tuple(rules), today=today)
     compared = []
     with closing(in_order(ground, paired.pairs)) as coming:

@@ -135,6 +135,7 @@ def _compared(a: Snapshot, b: Snapshot, nodes: Mapping[bytes, bytes], plan: Plan
     bad = next((one for one in (a, b) if one.status is SnapshotStatus.MISSING), None)
     if bad is not None:
         found.add("FAIL", a.name, f"snapshot {a.name} cannot be read: {bad.reason}", Exit.UNJUDGED)
+        found.unread.append(a.name)
         return
     assert a.root is not None
     assert b.root is not None

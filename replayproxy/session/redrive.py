@@ -26,6 +26,7 @@ from replayproxy.drive.wire import connect
 from replayproxy.errors import CannotJudge, WorldTrouble, WrongUsage
 from replayproxy.session import secrecy, trials
 from replayproxy.session.ablate import ablate
+from replayproxy.session.addresses import plainly
 from replayproxy.session.redrive_keep import Keeper
 from replayproxy.session.redrive_once import DIFFERENT, SAME, UNDECIDED, Ask, Redriven, Repetition, Session
 from replayproxy.session.redrive_secrets import credentials
@@ -128,7 +129,8 @@ async def reachable(ready: Sequence[Redriven]) -> None:
             (await connect(where)).close()
         except OSError as refused:
             raise WorldTrouble(
-                f"environment {name} cannot be reached at {where.url}: {refused}", hint="nothing was sent or restored"
+                f"environment {name} cannot be reached at {where.url}: {plainly(refused)}",
+                hint="nothing was sent or restored",
             ) from None
 
 

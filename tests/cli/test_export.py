@@ -148,3 +148,17 @@ def test_an_archive_goes_through_pipes(archive: Path, recorded: Path, tmp_path: 
         [*command, "import", "-", "--store", tmp_path / "piped"], input=given.stdout, capture_output=True, check=True
     )
     assert b"imported nightly (archive): 3 episodes, 6 exchanges, 3 snapshots" in taken.stdout
+
+
+def test_what_import_proposes_names_the_store_that_was_given(call: Call, recorded: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "a.replay", tmp_path / "other"
+    assert call("export", "nightly/a", "--format", "archive", "--out", str(file)).code == 0
+    told = call("import", str(file), "--store", str(other))
+    assert told.text.splitlines()[-1] == f"next: replayproxy ls --store {other} nightly"
+
+
+def test_a_run_and_an_episode_are_not_compared_and_each_is_named_for_what_it_is(call: Call, recorded: Path) -> None:
+    for words in (("nightly", "nightly/a"), ("nightly/a", "nightly")):
+        told = call("diff", *words)
+        assert told.code == 2
+        assert "nightly is a run and nightly/a an episode" in told.err

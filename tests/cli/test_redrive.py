@@ -184,7 +184,8 @@ def test_an_environment_that_is_not_there_is_exit_5(shop: Shop, capsys: pytest.C
     with live(Shop(shop.path)) as url:
         pass
     assert run(["redrive", "r/e", "--env", f"app={url}"]) == 5
-    assert "cannot be reached" in capsys.readouterr().err
+    told = f"environment app cannot be reached at {url}: connection refused -> nothing was sent or restored"
+    assert told in capsys.readouterr().err
 
 
 def test_a_rule_of_the_config_file_explains_a_difference(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,25 @@ def test_doctor_says_what_fails_and_what_can_be_shown(capsys: pytest.CaptureFixt
     assert document["checks"][0]["level"] == "FAIL"
 
 
+def test_doctor_says_that_what_cannot_be_read_is_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--env", "app=http://127.0.0.1:1", "--snapshot", "app=sqlite:none.db", "--clients", "none"]
+    assert run(["doctor", *words]) in (3, 5)
+    out = capsys.readouterr().out
+    assert "\nWith this wiring, once it is mended, but as if without what cannot be read (app):\n" in out
+
+
+def test_the_command_that_doctor_ends_with_keeps_the_reset(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fine(options: object, asked: object) -> Diagnosis:
+        return Diagnosis()
+
+    monkeypatch.setattr("replayproxy.session.doctor.diagnose", fine)
+    assert run(["doctor", "--env", "app=http://h:1", "--reset", "app=POST http://h:1/reset"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("--env app=http://h:1 --reset 'app=POST http://h:1/reset' --episode NAME -- COMMAND")
+
+
 def test_doctor_ends_with_a_command_that_records_into_an_episode(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ async def test_a_snapshot_that_cannot_be_read_is_3_with_its_reason(tmp_path: Pat
     found = await diagnose(options(snapshots=(load("crm", f"sqlite:{tmp_path}/none.db"),)))
     assert found.exit == 3
     assert level(found, "snapshot crm cannot be read: there is no database") == ["FAIL"]
+    assert found.unread == ["crm"]
     assert found.proves["state-bleed"] == "fresh ids only (no snapshot)"
     # Episodes whose start states are not known to be equal are never compared.
     assert found.proves["nondeterminism"] == "no (no snapshot)"
