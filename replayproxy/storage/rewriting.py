@@ -1,10 +1,15 @@
-"""The last step of `gc`: the data file without its free pages, in the place of the old one by one rename."""
+"""The last step of `gc`: every record in a new data file, which takes the place of the old one by one rename.
+
+Record by record, since a copy of pages is one of what was deleted, too: LMDB clears neither what a value leaves of its
+last page, nor the gaps of the others, and the keys that lead from page to page may be those of records that are gone.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,8 +25,11 @@ from replayproxy.storage.trouble import StoreFull, not_written
 SPARE = 0.05
 """Share of a file that may be free before it is worth writing anew."""
 
+AT_ONCE = 32 << 20
+"""Bytes of records that are committed to the new file together: LMDB holds them in memory until then."""
+
 _ROOM = 1 << 20
-"""Bytes that the map of a copy has for what is changed in it."""
+"""Bytes that the map of a new file has for what its records do not need."""
 
 
 def rewritten(env: Environment, *, always: bool, purged: bool) -> str:
@@ -53,8 +61,8 @@ def _rewritten(env: Environment, always: bool, purged: bool) -> str:
         try:
             with os.fdopen(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as out:
                 _owned_alike(env.path / DATA_FILE, out)
-                env.env.copyfd(out.fileno(), compact=True)
-                forgot = purged and _forget_purge(copy)
+                forgot = purged and txn.get(META_PURGE, db=env.dbs["meta"]) is not None
+                _copied(env, txn, copy, purged=purged)
                 _continue(out, env.env.info()["last_txnid"])
                 out.flush()
                 os.fsync(out.fileno())
@@ -74,19 +82,57 @@ def _owned_alike(old: Path, out: BinaryIO) -> None:
     os.fchmod(out.fileno(), stat.S_IMODE(had.st_mode))
 
 
+def _databases(env: Environment, txn: Any) -> dict[bytes, Any]:
+    """Those of a later version with the same format, too."""
+    with txn.cursor() as cursor:
+        names = list(cursor.iternext(keys=True, values=False))
+    return {name: env.env.open_db(name, txn=txn, create=False) for name in names}
+
+
 def _used(env: Environment, txn: Any) -> int:
-    stats = [txn.stat(db) for db in env.dbs.values()] + [env.env.stat()]
+    stats = [txn.stat(db) for db in _databases(env, txn).values()] + [env.env.stat()]
     return 2 + sum(int(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]) for one in stats)
 
 
-def _forget_purge(copy: Path) -> bool:
-    """Takes the entry out of the copy: only there nothing is left to purge. Whether there was one."""
-    # Before `_continue`: a transaction behind it would have a number that the lock file does not know.
-    room = max(environment.MAP_SIZES[-1], copy.stat().st_size + _ROOM)
-    with lmdb.open(os.fspath(copy), subdir=False, lock=False, max_dbs=1, map_size=room) as made:
-        meta = made.open_db(b"meta", create=False)
-        with made.begin(write=True) as there:
-            return bool(there.delete(META_PURGE, db=meta))
+def _copied(env: Environment, txn: Any, copy: Path, *, purged: bool) -> None:
+    """Writes all records into the empty file `copy`; `purged`: but for the entry that says what is left to purge.
+
+    No buffer of this LMDB environment has ever held anything else: it clears new ones (`meminit`), and uses them again.
+    """
+    most = env.env.info()["last_txnid"]
+    # A page of a larger size than the old file's may be nearly half empty behind a value.
+    room = max(environment.MAP_SIZES[-1], 2 * env.env.stat()["psize"] * env.env.info()["last_pgno"] + _ROOM)
+    names, records = list(_databases(env, txn)), _records(env, txn, purged)
+    with lmdb.open(os.fspath(copy), subdir=False, lock=False, sync=False, meminit=True, max_dbs=len(names),
+                   map_size=room) as made:  # fmt: skip
+        done, more = 0, True
+        while more:
+            with made.begin(write=True) as there:
+                dbs = {name: made.open_db(name, txn=there) for name in names}
+                # `_continue` gives the last one the old file's number, and none may have a greater: where there were
+                # so few, the last takes what is left, and LMDB writes out what it does not hold.
+                more = _batch(there, dbs, records, AT_ONCE if done + 2 <= most else None)
+            done += 1
+
+
+def _records(env: Environment, txn: Any, purged: bool) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The database, key and value of each, as they are sorted."""
+    for name, db in _databases(env, txn).items():
+        with txn.cursor(db) as cursor:
+            for key, value in cursor:
+                if not (purged and name == b"meta" and key == META_PURGE):
+                    yield name, key, value
+
+
+def _batch(there: Any, dbs: dict[bytes, Any], records: Iterator[tuple[bytes, bytes, bytes]], most: int | None) -> bool:
+    """Writes that many bytes, or all there are. Whether there may be more."""
+    size = 0
+    for name, key, value in records:
+        there.put(key, value, append=True, db=dbs[name])
+        size += len(key) + len(value)
+        if most is not None and size >= most:
+            return True
+    return False
 
 
 def _continue(out: BinaryIO, txn: int) -> None:
@@ -113,11 +159,12 @@ def _refuse_unlike(env: Environment, txn: Any, copy: Path, *, less: bool) -> Non
     in `meta`."""
     with lmdb.open(os.fspath(copy), subdir=False, readonly=True, lock=False, max_dbs=len(env.dbs) + 8,
                    map_size=environment.MAP_SIZES[-1]) as made, made.begin() as there:  # fmt: skip
-        for name, db in env.dbs.items():
-            wanted = txn.stat(db)["entries"] - (less and name == "meta")
-            found = there.stat(made.open_db(name.encode(), txn=there))["entries"]
+        for name, db in _databases(env, txn).items():
+            wanted = txn.stat(db)["entries"] - (less and name == b"meta")
+            found = there.stat(made.open_db(name, txn=there, create=False))["entries"]
             if wanted != found:
-                raise StoreTrouble(f"the copy of {env.path} holds {found} of {wanted} {name}: it is left as it was")
+                told = f"{found} of {wanted} {name.decode(errors='replace')}"
+                raise StoreTrouble(f"the copy of {env.path} holds {told}: it is left as it was")
 
 
 def _synced(directory: Path) -> None:
