@@ -10,7 +10,23 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:  # while modules were imported: what a command is interrupted in, `cli.main` tells
-        sys.exit(_interrupted(sys.argv[1:]))
+        leave(_interrupted(sys.argv[1:]))
+
+
+def leave(code: int) -> None:
+    """Never returns: it ends at once, as who interrupts wants it: no thread is waited for.
+
+    Python's own end would hear one more interrupt, and die of it. Run by `-m` it also dies of one that was caught, when
+    that came while a text was executed, as a dataclass's methods are.
+    """
+    import os
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody is there to read it
+    os._exit(code)
 
 
 def _interrupted(arguments: list[str]) -> int:

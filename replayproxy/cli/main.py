@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 
+from replayproxy.__main__ import leave
 from replayproxy.cli import shield
 from replayproxy.errors import Exit, Problem, StoreTrouble
 
@@ -100,7 +102,10 @@ def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     shield.install(lambda path, name: _damaged(path, name, as_json))
-    sys.exit(run(arguments, as_json))
+    code = run(arguments, as_json)
+    if code == Exit.INTERRUPTED_TWICE:
+        leave(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str], as_json: bool = False) -> int:
@@ -152,7 +157,8 @@ def _nowhere() -> bool:
 
 
 def interrupted(as_json: bool) -> int:
-    """Tells that somebody did not want to wait, and gives the exit code."""
+    """Tells that somebody did not want to wait, and gives the exit code, which no further interrupt changes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return _tell("interrupted: nothing more was waited for", "interrupted", Exit.INTERRUPTED_TWICE, as_json)
 
 

@@ -83,9 +83,10 @@ async def _record(
     await reachable(options.envs)
     with _opened(options) as (store, writer):
         async with _recorder(options, store, writer, told) as recorder:
+            early = signals.came.is_set()
             outcome = await _run_command(recorder, command, signals, stdout_to_stderr)
             await recorder.stop(None if signals.number is None else signals.began + SEAL_SECONDS)
-            if isinstance(outcome, NotStarted):
+            if early or isinstance(outcome, NotStarted):
                 recorder.take_back()
     return _result(recorder, outcome, seconds=time.monotonic() - began)
 

@@ -95,6 +95,34 @@ def test_an_interrupt_while_modules_are_imported_is_told_as_any_other(
     assert (done.returncode, done.stdout, done.stderr) == (130, told.out, told.err)
 
 
+TWICE = """
+import os, signal, sys, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+import click, replayproxy.cli.main as m
+
+@click.command()
+def boom():
+    try:
+        exec("os.kill(os.getpid(), signal.SIGINT); time.sleep(600)")
+    finally:
+        told, m._tell = m._tell, lambda *a: (told(*a), os.kill(os.getpid(), signal.SIGINT))[0]
+
+m.cli.get_command = lambda ctx, name: boom
+"""
+"""A command that is interrupted while a text is executed, and when that has been told, with a thread that stays."""
+
+
+@pytest.mark.parametrize("how", ["from replayproxy.__main__ import main; main()", "m.main()"])
+def test_an_interrupt_ends_with_130_and_not_by_the_signal_whatever_else_comes(tmp_path: Path, how: str) -> None:
+    (tmp_path / "twice.py").write_text(f"{TWICE}{how}\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "twice", "boom"], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    told = "replayproxy: interrupted: nothing more was waited for\n"
+    assert (done.returncode, done.stdout, done.stderr.lstrip()) == (130, "", told)
+
+
 def test_nothing_is_imported_before_an_interrupt_is_caught() -> None:
     """What Python has not imported when it starts, and the entry point does not either."""
     watch = (

@@ -31,6 +31,26 @@ async def test_a_command_that_cannot_run_leaves_no_run(world: Any, tmp_path: Pat
         assert store.reader().runs() == []
 
 
+@pytest.mark.parametrize("command", [["true"], []])
+async def test_a_signal_before_it_has_begun_leaves_no_run(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    begin = Recorder.start
+
+    async def signalled(recorder: Recorder) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await begin(recorder)
+        await asyncio.sleep(0.05)  # a turn of the loop, in which it is heard
+
+    monkeypatch.setattr(Recorder, "start", signalled)
+    _, url = world
+    made = options(tmp_path, url, episode="e")
+    recorded, _ = await run(made, command=command)
+    assert (recorded.exit, recorded.command_exit) == (3, None)
+    with open_store(made.store) as store:
+        assert store.reader().runs() == []
+
+
 async def test_a_command_killed_by_a_signal_is_128_plus_its_number(world: Any, tmp_path: Path) -> None:
     _, url = world
     recorded, _ = await run(options(tmp_path, url, episode="e"), "get(URL); os.kill(os.getpid(), 9)")
