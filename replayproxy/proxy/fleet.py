@@ -171,7 +171,8 @@ class Fleet:
             if missing is None:
                 self._failures = 0
                 seat.channel.say(Word.ROOM, not self._full)
-                seat.ready.set_result(None)
+                if not seat.ready.done():  # an interrupt may have given the start up
+                    seat.ready.set_result(None)
                 return
             await self._hand(seat, missing)
 

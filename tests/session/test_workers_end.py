@@ -230,6 +230,17 @@ async def test_an_episode_opens_though_a_worker_has_ended_that_very_moment(crew:
         await agent.ask("/1")
 
 
+async def test_a_worker_that_is_ready_when_the_start_was_given_up_is_no_fault(crew: Crew) -> None:
+    async with crew.recorder([], episode="e") as one:
+        fleet = one.engine
+        assert isinstance(fleet, Fleet)
+        seat = fleet._seats[1]
+        seat.ready = asyncio.get_running_loop().create_future()
+        seat.ready.cancel()
+        await fleet._equip(seat)
+        assert seat.ready.cancelled()
+
+
 async def test_a_signal_for_the_whole_group_leaves_the_end_to_the_recorder(crew: Crew) -> None:
     crew.delay = 0.3
     said: list[str] = []
