@@ -10,6 +10,10 @@ import pytest
 
 from replayproxy.storage import Store, open_store
 
+# A shell that starts the suite in the background has its interrupts ignored, and so has all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
