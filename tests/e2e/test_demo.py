@@ -62,6 +62,7 @@ def seen_at_a_glance(path: Path) -> None:
         assert run.returncode == code, run.stdout + run.stderr
         return run.stdout.splitlines()
 
+    assert said("show", "F1"), "as the demo proposes at its end"
     report = said("check", "demo", code=1)
     assert report[0].startswith("demo: FAIL")
     assert [line for line in report if len(line) > 100 and "replayproxy" not in line] == []
